@@ -13,7 +13,7 @@ from torch.func import functional_call, grad, vmap
 
 import dptune
 from dptune.data import DataFacts, Rows
-from dptune.engines import Engine, Prior, Randomness, descend, register_engine
+from dptune.engines import Engine, Prior, Randomness, Traits, descend, register_engine
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Network:
 @dataclass(frozen=True, kw_only=True)
 class SmallNetwork(Engine[Network]):
     name: ClassVar[str] = "small-network"
-    prior: ClassVar[Prior] = Prior(noise=0.1)  # a guess, around which its searches look
+    traits = Traits(prior=Prior(noise=0.1))  # a guess, around which its searches look
     hidden: int = 16
     inputs: int | None = None
     outputs: int | None = None

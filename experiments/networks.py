@@ -4,7 +4,7 @@ from typing import Any
 
 from dptune.data import Data, Preprocessing
 from dptune.engines.base import Engine
-from dptune.engines.modules.torch_module import ModuleModel
+from dptune.engines.modules.module_model import ModuleModel
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
 from dptune.study.result import StudyResult

@@ -17,9 +17,10 @@ from dptune.engines.modules.adapters import add_adapters
 from dptune.engines.modules.doctor import problems
 from dptune.engines.modules.lora import LoRA
 from dptune.engines.modules.losses import outputs_of
+from dptune.engines.modules.module_model import SEEN_LOGITS, SEEN_SHAPE
 from dptune.engines.modules.precision import all_in_float32, computing
 from dptune.engines.modules.problem import wanting_gradients
-from dptune.engines.modules.torch_module import SEEN_LOGITS, SEEN_SHAPE, TorchModule
+from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
@@ -260,7 +261,7 @@ def test_adapters_of_peft_learn_on_the_device_that_trains(engine: TorchModule, d
     before = engine.made().state_dict()
     features = torch.randint(20, (40, 6), generator=torch.Generator().manual_seed(0))
     rows = MemoryRows(features, torch.arange(40) % 3, precision="int64", device=device)
-    engine.rehearse(facts, rows.device)
+    engine.inspection.rehearse(facts, rows.device)
     (model,) = engine.fit_many([PLAN], rows, [Randomness(seed=3, noise_seed=0)])
     after = model.module.state_dict()
     assert {tensor.device.type for tensor in after.values()} == {device}
@@ -280,7 +281,7 @@ def without_weights() -> nn.Module:
 def test_a_module_whose_weights_are_loaded_later_is_refused() -> None:
     engine = TorchModule(without_weights).for_data(FACTS)
     with pytest.raises(InvalidInput, match=r"not loaded yet \(0.weight is on the device meta\)"):
-        engine.rehearse(FACTS, torch.device("cpu"))
+        engine.inspection.rehearse(FACTS, torch.device("cpu"))
 
 
 @pytest.mark.parametrize("compute", ["bfloat16", "float32"])

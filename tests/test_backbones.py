@@ -151,7 +151,7 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="do not fit"):
         find_backbone(f"resnet20:{tmp_path}/five.safetensors")
     save_file({**state, "more": torch.zeros(1)}, tmp_path / "more.safetensors")
-    with pytest.raises(InvalidInput, match="beside what is needed more"):
+    with pytest.raises(InvalidInput, match="has the unknown arrays more"):
         find_backbone(f"resnet20:{tmp_path}/more.safetensors")
     (tmp_path / "text.safetensors").write_text("no weights at all")
     for wrong in (
@@ -198,8 +198,8 @@ def test_features_of_ones_own_are_taken_as_they_are(own: str) -> None:
         (":broken", "failed: KeyError"),
         (":number", "torch module"),
         (":absent", "no function absent"),
-        (":Noisy", "every time"),
-        (":Crowd", "sees every picture alone"),
+        (":Noisy", "different features for the same"),
+        (":Crowd", "rows interact in a batch"),
         ("", "FACTORY"),
     ],
 )
@@ -316,7 +316,7 @@ def test_a_packages_weights_are_taken_in_their_order(
         torch.testing.assert_close(backbone.module(batch), module(batch).mean((2, 3)))
     assert installed_backbones() == ("tiny",)
     torch.save(dict(list(state.items())[1:]), folder / "tiny.pth")
-    with pytest.raises(InvalidInput, match="not those that were expected"):
+    with pytest.raises(InvalidInput, match="arrays with the shapes and order of the network"):
         find_backbone("tiny")
 
 

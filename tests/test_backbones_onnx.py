@@ -71,12 +71,12 @@ def test_an_output_can_be_named(tmp_path: Path) -> None:
     token = find_backbone(f"{name}:tokens", features="class-token").module(PICTURES)
     torch.testing.assert_close(token, EXPECTED[:, :, 0, 0], rtol=1e-4, atol=1e-4)
     assert grid.digest != find_backbone(f"{name}:mean").digest
-    with pytest.raises(InvalidInput, match="Which output"):
+    with pytest.raises(InvalidInput, match="must have one output"):
         find_backbone(f"{name}:nothing")
 
 
 def test_features_are_not_guessed_among_outputs(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match=r"Which output.*map.*tokens"):
+    with pytest.raises(InvalidInput, match=r"must have one output.*map.*tokens"):
         find_backbone(written(tmp_path, {"map": MAP, "tokens": TOKENS}))
 
 

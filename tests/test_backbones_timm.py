@@ -134,7 +134,7 @@ def test_pictures_may_be_pressed_and_other_ways_are_refused(asked: Asked) -> Non
     assert find_backbone("timm:patches").transform.squash
     for odd in ({"crop_mode": "border"}, {"input_size": (3, 32, 48)}, {"input_size": (1, 32, 32)}):
         asked.config = {**CONFIG, **odd}
-        with pytest.raises(InvalidInput, match="squares of three colours"):
+        with pytest.raises(InvalidInput, match="squares of three channels"):
             find_backbone("timm:patches")
 
 

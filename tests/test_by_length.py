@@ -12,6 +12,7 @@ from dptune.data.rows import Chunk, DataFacts
 from dptune.engines import HuggingFace, TorchModule
 from dptune.engines.modules import made_up
 from dptune.engines.modules.by_length import grouped, widths
+from dptune.engines.modules.tracing import traced, traced_shorter
 from support.tiny_models import write_tiny_model
 
 pytest.importorskip("transformers")
@@ -84,8 +85,8 @@ def test_groups_add_up_to_the_sum_of_whole_rows(
     assert isinstance(engine, TorchModule)
     engine = replace(engine, trained=trained).for_data(facts)
     module = engine.made()
-    flat, gradients = engine.traced(module, facts, torch.device("cpu"))
-    by_width = engine._traced_shorter(flat, facts) | {LENGTH: gradients}
+    flat, gradients = traced(engine, module, facts, torch.device("cpu"))
+    by_width = traced_shorter(engine, flat, facts) | {LENGTH: gradients}
     module.eval()  # without dropout, which draws for every pass
     features = made_up.made_up(module, shape, count, ids=True)
     for row, kept in enumerate([1, 3, 8, 9, 16, 17, 24, 32]):

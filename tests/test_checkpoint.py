@@ -22,7 +22,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dptune.data.rows import MemoryRows
-from dptune.engines import ProcessExecutor, Randomness, SerialExecutor, checkpoint, register_engine
+from dptune.engines import (
+    ProcessExecutor,
+    Randomness,
+    SerialExecutor,
+    Traits,
+    checkpoint,
+    register_engine,
+)
 from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.randomness import Stream
 from dptune.engines.tensor_files import tensors_as_bytes
@@ -350,7 +357,7 @@ def test_engines_without_checkpoints_are_given_none(keep: Checkpoint) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Plain(KeptNetwork):
         name: ClassVar[str] = "plain"
-        checkpoints: ClassVar[bool] = False
+        traits = Traits()
 
         def fit(self, plan: Any, randomness: Any, start: Any, *, rows: Any) -> Any:  # type: ignore[override]
             return super().fit(plan, randomness, start, rows=rows)

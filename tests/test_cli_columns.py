@@ -33,7 +33,7 @@ def run(command: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
     return command
 
 
-def test_a_csv_with_texts_and_gaps_goes_from_file_to_predictions(run: Run) -> None:
+def test_csv_with_texts_and_missing_values_is_trained_and_predicted(run: Run) -> None:
     asked = ("--columns", "columns.toml", "--method", "unit-noise", "--epsilon", "8", "--out", "r")
     code, out, err = run(*TUNE, *asked, "--test", "new.csv", "--json")
     assert code == 0, err
@@ -48,11 +48,11 @@ def test_a_csv_with_texts_and_gaps_goes_from_file_to_predictions(run: Run) -> No
     assert Path("q.csv").read_text() == Path("p.csv").read_text()
     Path("blank.csv").write_text("job,height\nnurse,1\n")
     code, _, err = run("predict", "r", "--data", "blank.csv", "-o", "p.csv")
-    assert code == 2 and "  age: is not there; the model needs it." in err
+    assert code == 2 and "  age: is missing; the model needs it." in err
     assert "height" not in err and "declare" not in err
 
 
-def test_gaps_in_new_rows_of_a_model_without_are_refused_in_its_words(run: Run) -> None:
+def test_missing_values_in_new_rows_are_refused_if_model_had_none(run: Run) -> None:
     Path("ill.csv").write_text(
         "age,job,ill\n" + "".join(f"{20 + n % 40},nurse,{n % 2}\n" for n in range(300))
     )
@@ -63,7 +63,10 @@ def test_gaps_in_new_rows_of_a_model_without_are_refused_in_its_words(run: Run) 
     Path("blank.csv").write_text("job,age\nnurse,\nclerk,33\n")
     code, _, err = run("predict", "r", "--data", "blank.csv", "-o", "p.csv")
     assert code == 2
-    assert "age: has gaps, and the model was trained without: put a value there, or leave" in err
+    assert (
+        "age: has missing values, and the model was trained without: put a value there, or leave"
+        in err
+    )
     assert "fill" not in err and "declare" not in err
 
 
@@ -98,22 +101,22 @@ def test_columns_stand_in_a_config_too_and_options_win(run: Run) -> None:
         ("age = ", "columns.toml is not TOML"),
         ('[columns]\nage = "number"\n[budget]\nepsilon = 1\n', "and budget beside it"),
         ('age = "nmber"\njob = "drop"\nill = "boolean"', "  age: kind must be one of"),
-        (COLUMNS + 'sick = "boolean"', "  sick: is declared, and is not there"),
+        (COLUMNS + 'sick = "boolean"', "  sick: is declared but missing"),
     ],
 )
-def test_a_wrong_columns_file_costs_nothing(run: Run, text: str, message: str) -> None:
+def test_wrong_columns_file_spends_no_budget(run: Run, text: str, message: str) -> None:
     Path("columns.toml").write_text(text)
     code, out, err = run(*TUNE, "--columns", "columns.toml", "--out", "r")
     assert (code, out) == (2, "") and message in err
     assert not Path("r").exists()
 
 
-def test_columns_are_of_tables_only(run: Run) -> None:
+def test_columns_option_is_for_tables_only(run: Run) -> None:
     code, _, err = run("tune", "--data", "demo", "--columns", "columns.toml", "--dry-run")
     assert code == 2 and "columns are declared by name, and those of 'demo' have none" in err
 
 
-def test_a_file_to_begin_with_is_written_once(run: Run) -> None:
+def test_columns_template_is_not_overwritten(run: Run) -> None:
     code, out, _ = run("columns", "ill.csv", "--label", "ill", "-o", "new.toml")
     assert code == 0
     assert "Fill it in, then: dptune tune --data ill.csv --label ill --columns new.toml" in out
@@ -154,7 +157,7 @@ def test_text_columns_without_a_declaration_say_how_to_begin(run: Run) -> None:
     assert "'ill.csv' has columns" in err  # the path as it was typed
 
 
-def test_what_cannot_be_learned_is_said_before_paying(
+def test_label_that_cannot_be_learned_is_refused_before_payment(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dptune.study import study

@@ -273,7 +273,7 @@ def test_answers_are_found_in_texts(run: Run) -> None:
         (("--model", "hf:nowhere"), "The model nowhere could not be loaded"),
         (("--model", "hf:"), "needs the name of a model"),
         (("--model", "empty"), "lacks config.json, model.safetensors, tokenizer.json"),
-        (("--model", "bare"), "no tokenizer that knows a word"),
+        (("--model", "bare"), "its tokenizer has no vocabulary"),
         (("--lora", "0"), "--lora"),
         (("--length", "0"), "length"),
         (("--length", "1000"), "1000"),

@@ -45,22 +45,22 @@ def _codes(values: Any, entry: Any, **options: Any) -> list[float]:
         pa.chunked_array([["1"], ["2.5", "n/a"]]),
     ],
 )
-def test_a_number_is_the_same_in_every_type(values: Any) -> None:
+def test_number_has_one_code_in_every_arrow_type(values: Any) -> None:
     assert_array_equal(_codes(values, NUMBER), [1, 2.5, NAN])
 
 
-def test_whole_numbers_and_truths_are_numbers() -> None:
+def test_integers_and_booleans_are_read_as_numbers() -> None:
     assert _codes([3, 0], NUMBER) == [3, 0]
     assert _codes([True, False], NUMBER) == [1, 0]
 
 
 @pytest.mark.parametrize("gap", ["", " ", "NA", "na", "NaN", "nan", "null", "NULL", "N/A", "#N/A"])
 @pytest.mark.parametrize("entry", [NUMBER, BOOLEAN, DATE, PAID])
-def test_gaps_have_many_names(gap: str, entry: Any) -> None:
+def test_missing_values_are_read_in_every_spelling(gap: str, entry: Any) -> None:
     assert np.isnan(_codes([gap], entry)).all()
 
 
-def test_a_column_of_gaps_alone_is_one() -> None:
+def test_column_of_missing_values_alone_is_read() -> None:
     for entry in (NUMBER, BOOLEAN, DATE, PAID):
         assert np.isnan(_codes(pa.nulls(3), entry)).all()
 
@@ -78,7 +78,7 @@ def test_a_column_of_gaps_alone_is_one() -> None:
         [1.0, 0.0, NAN],
     ],
 )
-def test_a_boolean_is_the_same_in_every_spelling(values: Any) -> None:
+def test_boolean_has_one_code_in_every_spelling(values: Any) -> None:
     assert_array_equal(_codes(values, BOOLEAN), [1, 0, NAN])
 
 
@@ -100,7 +100,7 @@ def _hours(moment: datetime) -> float:
         pa.array([datetime(2020, 3, 1, 17), None], pa.timestamp("ns", "Europe/Berlin")),
     ],
 )
-def test_a_date_is_the_same_in_every_type(values: Any) -> None:
+def test_date_has_one_code_in_every_arrow_type(values: Any) -> None:
     assert_array_equal(_codes(values, DATE), [_hours(datetime(2020, 3, 1, 17, tzinfo=UTC)), NAN])
 
 
@@ -136,43 +136,43 @@ COLORS = {"kind": "category", "values": ["D", "E", 1, 2.5, "NA"]}
         (pa.array(["Z", "D"]).dictionary_encode(), [5, 0]),
     ],
 )
-def test_a_category_is_the_place_of_its_name(values: Any, codes: list[float]) -> None:
+def test_category_code_is_index_of_value(values: Any, codes: list[float]) -> None:
     assert_array_equal(_codes(values, COLORS), codes)
 
 
 @given(st.one_of(st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)))
-def test_a_number_that_is_declared_as_a_name_is_found_among_numbers(value: float) -> None:
+def test_declared_value_matches_number_in_rows(value: float) -> None:
     entry = {"kind": "category", "values": [value]}
     assert _codes(pa.array([float(value)]), entry) == [0]
     if isinstance(value, int):
         assert _codes(pa.array([value]), entry) == [0]
 
 
-def test_truths_are_names_too() -> None:
+def test_booleans_are_read_as_category_values() -> None:
     assert _codes([True, False], {"kind": "category", "values": [False, True]}) == [1, 0]
 
 
-def test_buckets_are_the_same_for_everybody() -> None:
+def test_bucket_of_value_is_public_and_fixed() -> None:
     found = _codes(["a", "b", "a", None, " a"], {"kind": "category", "buckets": 1000})
     # Written down, so that the buckets of older models cannot change unseen.
     assert_array_equal(found, [343, 333, 343, NAN, 343])
 
 
-def test_names_that_are_paid_for_are_numbered_by_first_use() -> None:
+def test_private_vocabulary_is_numbered_by_first_use() -> None:
     table = pa.table({"a": ["x", None, "y", "x", "z"]})
     coded = code(table, Columns.of({"a": PAID}), where="it")
     assert_array_equal(coded.rows[:, 0], [0, NAN, 1, 0, 2])
     assert coded.vocabularies == {"a": ("x", "y", "z")}
 
 
-def test_only_names_that_rows_have_enter_a_vocabulary() -> None:
+def test_vocabulary_holds_only_values_of_rows() -> None:
     column = pa.DictionaryArray.from_arrays([2, 0], ["z", "never", "x"])
     assert code(pa.table({"a": column}), Columns.of({"a": PAID}), where="it").vocabularies == {
         "a": ("x", "z")
     }
 
 
-def test_a_given_vocabulary_does_not_grow() -> None:
+def test_given_vocabulary_does_not_grow() -> None:
     coded = code(
         pa.table({"a": ["new", "x", None]}),
         Columns.of({"a": PAID}),
@@ -222,9 +222,7 @@ def _table(rows: list[dict[str, str]]) -> Any:
 
 @settings(max_examples=30)
 @given(ROWS, st.integers(1, 5))
-def test_batches_coded_one_after_another_are_one_coding(
-    rows: list[dict[str, str]], size: int
-) -> None:
+def test_coding_in_batches_equals_coding_at_once(rows: list[dict[str, str]], size: int) -> None:
     whole = code(_table(rows), MIXED, where="it")
     coder = Coder(MIXED, where="it")
     batches = _table(rows).combine_chunks().to_batches(max_chunksize=size)
@@ -253,33 +251,33 @@ def test_a_dropped_column_may_be_there_or_not_and_hold_anything() -> None:
         assert code(table, columns, where="it").rows.tolist() == [[1]]
 
 
-def test_infinite_numbers_stay_where_a_range_will_clip_them() -> None:
+def test_infinite_number_is_kept_if_range_clips_it() -> None:
     for entry in ({"kind": "number", "range": [0, 1]}, {"kind": "number", "range": "paid"}):
         assert _codes([1e300, -np.inf], entry) == [np.inf, -np.inf]
 
 
 WRONG: dict[str, tuple[Any, Any, str]] = {
-    "words for numbers": (NUMBER, ["1", SECRET], "texts that are no numbers"),
-    "decimal commas": (NUMBER, ["1,5", SECRET], "texts that are no numbers"),
+    "words for numbers": (NUMBER, ["1", SECRET], "texts that are not numbers"),
+    "decimal commas": (NUMBER, ["1,5", SECRET], "texts that are not numbers"),
     "dates for numbers": (NUMBER, [date(2020, 1, 1)], "cannot be a number"),
     "lists for numbers": (NUMBER, [[1.0]], "cannot be a number"),
-    "gaps in numbers": ("number", [1, None], "has gaps"),
-    "gaps in texts": ("number", ["1", "NA"], "has gaps"),
+    "gaps in numbers": ("number", [1, None], "has missing values"),
+    "gaps in texts": ("number", ["1", "NA"], "has missing values"),
     "infinite": ("number", [np.inf], "infinite or too large"),
     "too large": ("number", [1e39], "infinite or too large"),
-    "words for booleans": (BOOLEAN, ["yes", SECRET], "others than true and false"),
-    "numbers for booleans": (BOOLEAN, [0, 1, 2], "others than true and false"),
+    "words for booleans": (BOOLEAN, ["yes", SECRET], "values other than true and false"),
+    "numbers for booleans": (BOOLEAN, [0, 1, 2], "values other than true and false"),
     "dates for booleans": (BOOLEAN, [date(2020, 1, 1)], "cannot be a boolean"),
-    "gaps in booleans": ("boolean", [True, None], "has gaps"),
-    "words for dates": (DATE, ["2020-01-01", SECRET], "texts that are no dates"),
-    "days first": (DATE, ["31.12.2020"], "texts that are no dates"),
-    "months first": (DATE, ["12/31/2020"], "texts that are no dates"),
-    "no such day": (DATE, ["2020-02-30"], "texts that are no dates"),
+    "gaps in booleans": ("boolean", [True, None], "has missing values"),
+    "words for dates": (DATE, ["2020-01-01", SECRET], "texts that are not dates"),
+    "days first": (DATE, ["31.12.2020"], "texts that are not dates"),
+    "months first": (DATE, ["12/31/2020"], "texts that are not dates"),
+    "no such day": (DATE, ["2020-02-30"], "texts that are not dates"),
     "numbers for dates": (DATE, [20200101], "cannot be a date"),
     "gaps in dates": (
         {"kind": "date", "range": ["2020-01-01", "2021-01-01"]},
         ["2020-02-03", None],
-        "has gaps",
+        "has missing values",
     ),
     "records for categories": (COLORS, [{SECRET: 1}], "cannot be a category"),
     "bytes for categories": (COLORS, [SECRET.encode()], "cannot be a category"),
@@ -288,7 +286,7 @@ WRONG: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_does_not_fit_is_refused_with_its_column_and_without_its_value(case: str) -> None:
+def test_misfit_error_names_column_and_hides_value(case: str) -> None:
     entry, values, words = WRONG[case]
     with pytest.raises(InvalidInput) as refusal:
         code(pa.table({"it": pa.array(values)}), Columns.of({"it": entry}), where="'f.csv'")
@@ -298,7 +296,7 @@ def test_what_does_not_fit_is_refused_with_its_column_and_without_its_value(case
     assert SECRET not in line
 
 
-def test_all_problems_of_a_file_are_named_at_once() -> None:
+def test_all_problems_of_file_are_reported_together() -> None:
     longest = max(len(values) for _, values, _ in WRONG.values())
     arrays = {
         case: pa.array([*values, *values[-1:] * (longest - len(values))])
@@ -310,17 +308,17 @@ def test_all_problems_of_a_file_are_named_at_once() -> None:
         code(pa.table({**arrays, "undeclared": [1] * longest}), columns, where="it")
     lines = str(refusal.value).split("\n")
     expected = {case: words for case, (_, _, words) in WRONG.items()}
-    expected |= {"missing": "is not there", "undeclared": "is not declared"}
+    expected |= {"missing": "is declared but missing", "undeclared": "is not declared"}
     for case, words in expected.items():
         assert any(case in line and words in line for line in lines), case
 
 
-def test_gaps_and_infinite_numbers_of_a_column_are_named_at_once() -> None:
+def test_missing_and_infinite_numbers_are_reported_together() -> None:
     with pytest.raises(InvalidInput, match=r"it: holds numbers that are infinite[^\n]*\n  it: has"):
         code(pa.table({"it": [np.inf, None]}), Columns.of({"it": "number"}), where="f")
 
 
-def test_problems_of_all_batches_are_named_at_once() -> None:
+def test_problems_of_all_batches_are_reported_together() -> None:
     coder = Coder(Columns.of({"a": "number", "b": "number"}), where="it")
     coder.add(pa.table({"a": ["x"], "b": ["1"]}))
     coder.add(pa.table({"a": ["y"], "b": ["2"]}))
@@ -330,9 +328,9 @@ def test_problems_of_all_batches_are_named_at_once() -> None:
     assert [line[:4] for line in str(refusal.value).split("\n")[1:]] == ["  a:", "  b:"]
 
 
-def test_a_column_that_is_there_twice_is_named() -> None:
+def test_error_names_column_that_appears_twice() -> None:
     table = pa.table([[1], [2]], names=["a", "a"])
-    with pytest.raises(InvalidInput, match="a: is there twice"):
+    with pytest.raises(InvalidInput, match="a: appears twice"):
         code(table, Columns.of({"a": "number"}), where="it")
 
 

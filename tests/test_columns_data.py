@@ -22,6 +22,7 @@ from dptune.data import Data, Shift
 from dptune.data.columns_section import columns_section
 from dptune.data.declared import describe_column
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Encode, Subtract
 from dptune.data.sources import load_data, read_new_rows
 from dptune.errors import InvalidInput
 from dptune.study.config import parse
@@ -91,7 +92,8 @@ def test_frames_of_all_packages_are_the_same_rows(package: str) -> None:
     assert data.public_facts == (
         "the number of rows (4), taken from the data",
         "the columns by name, and what they hold (1 dropped, 1 number with a range, 1 category "
-        "with values, 1 category whose values are paid for, 1 boolean; 10 features before curves), "
+        "with values, 1 category with privately estimated values, 1 boolean; 10 features before "
+        "curves), "
         "as declared",
         "the classes (2), taken from the data",
     )
@@ -116,7 +118,7 @@ def test_declared_columns_are_encoded_before_anybody_sees_them() -> None:
     assert prepared.tolist() == FEATURES
 
 
-def test_names_that_are_bought_are_found_in_the_codes_of_private_rows() -> None:
+def test_private_rows_are_encoded_with_estimated_values() -> None:
     data = made(test=({"age": [30], "job": ["cook"], "town": ["Ulm"], "smoker": [1]}, ["x"]))
     assert data.encoding is not None
     bought = data.encoding.with_categories({"town": ("Bonn", "Ulm")})
@@ -127,7 +129,7 @@ def test_names_that_are_bought_are_found_in_the_codes_of_private_rows() -> None:
     assert test.features[:, 0].tolist() == [[-0.5, 0, 0, 0, 1, 0, 1, 0, 0, 1]]
 
 
-def test_names_that_nobody_bought_stay_inside() -> None:
+def test_values_that_were_not_estimated_are_not_released() -> None:
     data = made()
     for shown in (repr(data), repr(data.encoding), str(data.public_facts), repr(vars(data.facts))):
         assert "Ulm" not in shown
@@ -176,7 +178,7 @@ def test_tokens_of_texts_have_no_columns() -> None:
         Data.from_columns(ROWS, None, COLUMNS, task="words")
 
 
-def test_what_rows_say_of_a_mistake_is_for_their_holder() -> None:
+def test_error_about_rows_is_for_their_holder() -> None:
     rows = {"age": [70, 80], "job": ["cook"] * 2, "town": ["a", "b"], "smoker": [True, False]}
     data = made(rows, ["x", "x"], classes=["x", "y"])
     one, same, outside = data.remarks()
@@ -190,11 +192,10 @@ def test_a_preprocessing_with_an_encoding_is_stored_and_found_again() -> None:
     first = Preprocessing(encoding=encoding)
     again = Preprocessing.from_arrays({}, json.loads(json.dumps(first.facts())))
     assert again.encoding == encoding
-    assert "encoding" not in Preprocessing().facts()
     with pytest.raises(InvalidInput, match="the rows have 3 columns, and 4 are declared"):
         first.apply(np.zeros((2, 3)))
-    with pytest.raises(InvalidInput, match="have 10 columns, center is for 4"):
-        Preprocessing(encoding=encoding, center=np.zeros(4)).apply(np.zeros((2, 4)))
+    with pytest.raises(InvalidInput, match="have 10 columns, subtract is for 4"):
+        Preprocessing([Encode(encoding), Subtract(np.zeros(4))]).apply(np.zeros((2, 4)))
 
 
 # Files
@@ -325,7 +326,7 @@ def test_columns_that_cannot_be_told_apart_are_named(head: str, words: str, tmp_
 
 
 @pytest.mark.parametrize("case", TABLE_ERRORS, ids=lambda case: case.name)
-def test_a_wrong_table_is_refused_in_these_words(
+def test_table_error_has_documented_message(
     case: TableError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

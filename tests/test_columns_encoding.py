@@ -1,4 +1,4 @@
-"""From codes to features: of one row, of what is declared and of what was bought, nothing else."""
+"""Features depend on one row, the declared columns and private estimates, nothing else."""
 
 import json
 import pickle
@@ -41,12 +41,12 @@ def test_a_number_without_a_range_is_taken_as_it_is() -> None:
     assert _features([3, -7.5], "number").tolist() == [[3], [-7.5]]
 
 
-def test_a_bought_range_is_used_like_a_declared_one() -> None:
+def test_estimated_range_scales_like_declared_range() -> None:
     for entry in ("number", {"kind": "number", "range": "paid"}):
         assert _features([0, 3, 9], entry, ranges={"a": (2, 4)}).tolist() == [[-1], [0], [1]]
 
 
-def test_a_range_that_could_not_be_bought_leaves_nothing_infinite() -> None:
+def test_number_without_estimated_range_stays_finite() -> None:
     found = _features([np.inf, -np.inf], {"kind": "number", "range": "paid"})
     assert bool(np.isfinite(found).all())
     assert found[0, 0] > 1e38 > -1e38 > found[1, 0]
@@ -79,7 +79,7 @@ def test_the_widest_range_does_not_overflow() -> None:
         ({"kind": "date", "range": YEAR, "parts": ["weekday"], "indicator": True}, [0] * 8 + [1]),
     ],
 )
-def test_a_gap_is_what_was_declared_for_it(entry: Any, features: list[float]) -> None:
+def test_missing_value_is_encoded_as_declared(entry: Any, features: list[float]) -> None:
     assert _features(pa.array(["NA"]), entry).tolist() == [features]
 
 
@@ -93,13 +93,13 @@ def test_booleans_are_minus_one_and_one() -> None:
     assert _features(["no", "yes"], "boolean").tolist() == [[-1], [1]]
 
 
-def test_a_category_is_a_one_in_its_place_and_a_stranger_in_the_last() -> None:
+def test_category_is_one_hot_with_other_values_last() -> None:
     entry = {"kind": "category", "values": ["D", "E"]}
     assert _features(["E", "D", "Q"], entry).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
     assert _names(entry) == ("a=D", "a=E", "a=other")
 
 
-def test_a_value_called_other_is_told_from_strangers() -> None:
+def test_value_named_other_differs_from_unlisted_values() -> None:
     assert _names({"kind": "category", "values": ["other"]}) == ("a=other", "a=(other)")
 
 
@@ -132,7 +132,7 @@ def test_parts_are_those_of_the_calendar(day: date) -> None:
 PAID = {"kind": "category", "values": "paid", "at_most": 3}
 
 
-def test_the_width_is_known_before_names_are_bought() -> None:
+def test_width_does_not_depend_on_estimated_values() -> None:
     before = Encoding(Columns.of({"a": PAID, "b": "number"}))
     after = before.with_categories({"a": ["x"]})
     assert before.width == after.width == 5
@@ -142,7 +142,7 @@ def test_the_width_is_known_before_names_are_bought() -> None:
     assert before.blocks == after.blocks == {"a": slice(0, 4), "b": slice(4, 5)}
 
 
-def test_before_names_are_bought_all_are_others() -> None:
+def test_all_values_count_as_other_before_estimation() -> None:
     assert _features(["x", "y"], PAID).tolist() == [[0, 0, 0, 1]] * 2
 
 
@@ -156,7 +156,7 @@ def test_private_codes_and_codes_of_new_rows_give_the_same_features() -> None:
     assert_array_equal(private, bought.apply(bought.code(table, where="it")))
 
 
-def test_names_may_be_bought_after_the_encoding_was_bound_to_a_vocabulary() -> None:
+def test_values_can_be_estimated_after_encoding_reads_vocabulary() -> None:
     columns = Columns.of({"a": PAID})
     coded = code(pa.table({"a": ["u", "x"]}), columns, where="it")
     bound = Encoding(columns).reading(coded.vocabularies)
@@ -175,14 +175,14 @@ def test_a_private_vocabulary_does_not_leave_the_process() -> None:
     columns = Columns.of({"a": PAID})
     bound = Encoding(columns, categories={"a": ("x",)}).reading({"a": ("secret", "x")})
     assert bound.apply(np.array([[1.0]])).tolist() == [[1, 0, 0, 0]]
-    with pytest.raises(InvalidInput, match=r"take released\(\)"):
+    with pytest.raises(InvalidInput, match=r"use released\(\)"):
         pickle.dumps(bound)
     stored = pickle.dumps(bound.released())
     assert b"secret" not in stored
     assert pickle.loads(stored).apply(np.array([[0.0]])).tolist() == [[1, 0, 0, 0]]
 
 
-def test_what_has_no_range_yet_is_undecided() -> None:
+def test_number_without_range_is_undecided() -> None:
     columns = Columns.of(
         {
             "known": {"kind": "number", "range": [0, 1]},
@@ -225,7 +225,7 @@ def test_the_features_of_a_row_are_those_it_has_alone(codes: NDArray[np.float32]
 
 
 @given(CODES)
-def test_features_of_declared_or_bought_facts_are_finite_and_bounded(
+def test_features_are_finite_and_bounded(
     codes: NDArray[np.float32],
 ) -> None:
     codes[:, MIXED.kept.index("b")] = np.clip(codes[:, MIXED.kept.index("b")], 0, 1)
@@ -251,7 +251,7 @@ def test_codes_are_not_changed_by_encoding_them() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.sampled_from(["x", "y", "z", "NA", "w"]), min_size=1), st.permutations("wxyz"))
-def test_bought_names_mean_the_same_whatever_the_vocabulary(
+def test_features_do_not_depend_on_vocabulary_order(
     values: list[str], vocabulary: list[str]
 ) -> None:
     columns = Columns.of({"a": PAID})
@@ -265,7 +265,7 @@ def test_bought_names_mean_the_same_whatever_the_vocabulary(
     )
 
 
-def test_what_is_stored_is_read_as_the_same() -> None:
+def test_stored_encoding_is_read_back_unchanged() -> None:
     again = Encoding.of(json.loads(json.dumps(BOUGHT.to_plain())))
     assert again == BOUGHT
     assert again.names == BOUGHT.names
@@ -274,26 +274,26 @@ def test_what_is_stored_is_read_as_the_same() -> None:
 @pytest.mark.parametrize(
     ("bought", "words"),
     [
-        ({"ranges": {"n": (0, 1)}}, "n: a range is bought"),
-        ({"ranges": {"nothing": (0, 1)}}, "nothing: a range is bought"),
+        ({"ranges": {"n": (0, 1)}}, "n: only a number without a declared range"),
+        ({"ranges": {"nothing": (0, 1)}}, "nothing: only a number without a declared range"),
         ({"ranges": {"m": (1, 1)}}, "m: a range must be low and high"),
         ({"ranges": {"m": (0, np.inf)}}, "m: a range must be low and high"),
-        ({"categories": {"c": ("u",)}}, "c: names are bought"),
-        ({"categories": {"p": tuple("uvwx")}}, "p: at most 3 names"),
-        ({"categories": {"p": ("u", "u")}}, "p: at most 3 names"),
+        ({"categories": {"c": ("u",)}}, "c: only a category with values"),
+        ({"categories": {"p": tuple("uvwx")}}, "p: there must be at most 3 values"),
+        ({"categories": {"p": ("u", "u")}}, "p: there must be at most 3 values"),
     ],
 )
-def test_what_cannot_have_been_bought_is_refused(bought: Any, words: str) -> None:
+def test_impossible_estimates_are_refused(bought: Any, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         replace(BOUGHT, **bought)
 
 
-def test_nothing_to_encode_is_refused() -> None:
+def test_encoding_without_columns_is_refused() -> None:
     with pytest.raises(InvalidInput, match="all columns are dropped"):
         Encoding(Columns.of({"a": "drop"}))
 
 
-def test_a_date_that_is_left_to_fill_in_is_refused_by_name() -> None:
+def test_date_without_range_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match="a, b: a date needs a range"):
         Encoding(Columns({"a": Date(), "b": Date()}))
 

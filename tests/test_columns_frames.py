@@ -92,7 +92,7 @@ def test_a_table_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("other", [None, "data.csv", [[1, 2]], np.zeros((2, 2)), 5, object()])
-def test_what_is_no_frame_is_none(other: Any) -> None:
+def test_as_table_returns_none_for_other_objects(other: Any) -> None:
     assert as_table(other) is None
 
 
@@ -123,24 +123,24 @@ def test_columns_of_several_types_are_named_without_their_values() -> None:
 
 
 @pytest.mark.parametrize("kind", ["number", "boolean", {"kind": "category", "values": "paid"}])
-def test_a_frame_of_things_is_refused_by_column(kind: Any) -> None:
+def test_frame_of_objects_is_refused_by_column(kind: Any) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"a": polars.Series([object(), "secret"], dtype=polars.Object)})
-    with pytest.raises(InvalidInput, match="a: is of the type"):
+    with pytest.raises(InvalidInput, match="a: has the type"):
         code(as_table(frame), Columns.of({"a": kind}), where="it")
 
 
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"a": [1, 2], "b": [1]}, "must all be of one length"),
-        ({"a": 5}, "a: must hold one value a row"),
-        ({"a": "text"}, "a: must hold one value a row"),
-        ({"a": {"b": 1}}, "a: must hold one value a row"),
-        ({"a": np.zeros((2, 2))}, "a: must hold one value a row"),
+        ({"a": [1, 2], "b": [1]}, "must all have the same length"),
+        ({"a": 5}, "a: must hold one value per row"),
+        ({"a": "text"}, "a: must hold one value per row"),
+        ({"a": {"b": 1}}, "a: must hold one value per row"),
+        ({"a": np.zeros((2, 2))}, "a: must hold one value per row"),
     ],
 )
-def test_columns_of_a_program_that_are_none_are_refused(columns: Any, words: str) -> None:
+def test_malformed_columns_are_refused(columns: Any, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         as_table(columns)
 
@@ -183,7 +183,7 @@ def test_categories_that_a_type_lists_are_used_whether_rows_have_them_or_not() -
         assert column.values[:2] == ("Q", "E")
 
 
-def test_categories_that_polars_found_among_the_rows_are_not() -> None:
+def test_polars_categories_from_rows_are_not_used() -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame({"a": polars.Series(["x", "y"], dtype=polars.Categorical)})
     assert guess(as_table(frame)).declared["a"] == Category(values="paid")

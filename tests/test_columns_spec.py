@@ -57,13 +57,13 @@ def test_names_keep_their_order_and_those_that_are_dropped_are_not_kept() -> Non
     assert columns.only("age").names == ("age",)
 
 
-def test_what_was_parsed_before_is_taken_as_it_is() -> None:
+def test_parsed_columns_are_returned_unchanged() -> None:
     columns = _declared()
     assert Columns.of(columns) is columns
     assert Columns.of(columns.declared) == columns
 
 
-def test_numbers_of_which_nothing_is_known() -> None:
+def test_of_numbers_declares_plain_numbers() -> None:
     assert Columns.of_numbers(["a", "b"]) == Columns.of({"a": "number", "b": "number"})
 
 
@@ -88,14 +88,14 @@ COLUMNS = st.one_of(
 
 
 @given(st.dictionaries(NAMES, COLUMNS))
-def test_what_is_written_is_read_as_the_same(declared: dict[str, Any]) -> None:
+def test_written_columns_are_read_back_unchanged(declared: dict[str, Any]) -> None:
     columns = Columns(declared)
     again = Columns.of(columns.to_plain())
     assert again == columns
     assert again.names == columns.names
 
 
-def test_what_is_written_is_short() -> None:
+def test_written_columns_omit_defaults() -> None:
     plain = {"a": "number", "b": {"kind": "category", "values": ["x"]}, "c": "drop"}
     assert Columns.of(plain).to_plain() == plain
 
@@ -104,8 +104,8 @@ WRONG: dict[str, tuple[Any, str]] = {
     "no kind": ({"range": [0, 1]}, "needs a kind"),
     "a number as kind": (5, "needs a kind"),
     "unknown kind": ("word", "kind must be one of number, category"),
-    "unknown fact": ({"kind": "number", "rang": [0, 1]}, "'rang' is nothing that a number has"),
-    "facts of a drop": ({"kind": "drop", "fill": 0}, "'fill' is nothing that a drop has"),
+    "unknown fact": ({"kind": "number", "rang": [0, 1]}, "number has no key 'rang'"),
+    "facts of a drop": ({"kind": "drop", "fill": 0}, "drop has no key 'fill'"),
     "range of three": ({"kind": "number", "range": [0, 1, 2]}, "range must be [low, high]"),
     "range of texts": ({"kind": "number", "range": ["a", "b"]}, "range must be [low, high]"),
     "range of flags": ({"kind": "number", "range": [False, True]}, "range must be [low, high]"),
@@ -133,7 +133,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "one bucket": ({"kind": "category", "buckets": 1}, "buckets must be a whole number"),
     "no slots": ({"kind": "category", "values": "paid", "at_most": 0}, "at_most must be a whole"),
     "half a slot": ({"kind": "category", "values": "paid", "at_most": 1.5}, "at_most must be a"),
-    "slots unpaid": ({"kind": "category", "values": ["a"], "at_most": 3}, "at_most goes with"),
+    "slots unpaid": ({"kind": "category", "values": ["a"], "at_most": 3}, "at_most needs"),
     "date without range": ("date", "a date needs a range"),
     "range of no dates": ({"kind": "date", "range": ["then", "now"]}, "must be dates such as"),
     "dates wrong way": ({"kind": "date", "range": ["2020-01-02", "2020-01-01"]}, "before the last"),
@@ -173,7 +173,7 @@ def test_all_wrong_declarations_are_refused_at_once() -> None:
             assert any(case in line and WRONG[case][1] in line for line in lines), case
 
 
-def test_two_faults_of_one_column_are_both_said() -> None:
+def test_two_faults_of_one_column_are_both_reported() -> None:
     with pytest.raises(InvalidInput) as refusal:
         Columns.of({"a": {"kind": "number", "range": [2, 1], "fill": "x", "what": 0}})
     assert str(refusal.value).count("\n  a: ") == 3
@@ -212,14 +212,14 @@ def test_a_label_says_its_classes_or_its_range(name: str, facts: LabelFacts | No
 
 
 @pytest.mark.parametrize("name", ["zip", "job", "since", "id"])
-def test_a_label_that_says_neither_is_refused_by_name(name: str) -> None:
+def test_label_without_classes_or_range_is_refused_by_name(name: str) -> None:
     with pytest.raises(InvalidInput, match=f"{name}: a label must be"):
         _declared().label_facts(name)
 
 
 def test_columns_in_words_count_each_kind() -> None:
     assert _declared().in_words() == (
-        "1 dropped, 1 number with a range, 1 number whose range is paid for, 1 number, "
+        "1 dropped, 1 number with a range, 1 number with a privately estimated range, 1 number, "
         "1 category with values, 1 category in 64 buckets, "
-        "2 categories whose values are paid for, 1 date, 2 booleans"
+        "2 categories with privately estimated values, 1 date, 2 booleans"
     )

@@ -65,17 +65,17 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, StudyResult]:
     return folder, tune(data, budget=BUDGET, search=UnitNoise(), out=folder / "r", source=source)
 
 
-def test_it_learns_from_what_a_text_says(study: tuple[Path, StudyResult]) -> None:
+def test_study_learns_from_category_column(study: tuple[Path, StudyResult]) -> None:
     _, result = study
     assert result.test_accuracy is not None and result.test_accuracy > 0.95
     assert result.model.shape == (6,)
     assert result.model.column_names == ("age", "smoker", "town")
     facts = result.model.guarantee.public_facts
     assert "the columns by name" in facts[1] and "the classes (2), as declared" in facts
-    assert "columns coded one row at a time" in result.model.preprocessing.in_words()
+    assert "columns encoded one row at a time" in result.model.preprocessing.in_words()
 
 
-def test_new_rows_are_read_as_the_private_ones_were(study: tuple[Path, StudyResult]) -> None:
+def test_new_rows_are_read_like_private_rows(study: tuple[Path, StudyResult]) -> None:
     folder, result = study
     new = people(200, 1)
     model = dptune.load(folder / "r")
@@ -90,7 +90,7 @@ def test_new_rows_are_read_as_the_private_ones_were(study: tuple[Path, StudyResu
     ):
         np.testing.assert_array_equal(model.decision_function(rows), right)
     assert set(model.predict(codes)) == {"yes", "no"}
-    with pytest.raises(InvalidInput, match=r"(?s)the table of new rows .*  town: .*not there"):
+    with pytest.raises(InvalidInput, match=r"(?s)the table of new rows .*  town: is missing"):
         model.predict(new[["smoker", "age"]])
 
 

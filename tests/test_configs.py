@@ -64,4 +64,4 @@ def test_a_configuration_is_built_and_runs(
     assert done["guarantee"]["epsilon"] <= asked["budget"]["epsilon"]
     assert done["guarantee"]["covers_search"] and done["guarantee"]["covers_selection"]
     engine = dptune.load("r").engine
-    assert engine.name == asked["engine"]["name"] and engine.takes_ids
+    assert engine.name == asked["engine"]["name"] and engine.traits.takes_ids

@@ -257,5 +257,5 @@ def test_a_bias_is_neither_gained_nor_lost() -> None:
 
 
 def test_plans_without_a_start_each_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="2 plans need as many starts"):
+    with pytest.raises(InvalidInput, match="2 plans need as many streams, starts"):
         fit([plan(), plan()], make_rows(kind=NeverRead), start=[None])

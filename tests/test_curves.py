@@ -21,28 +21,45 @@ from dptune import Budget, Data, DPLinearClassifier, Ledger, Preparation, load, 
 from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
 from dptune.columns import Columns, Encoding
+from dptune.columns.private_ranges import private_ranges
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Scale
 from dptune.data.rows import DataFacts
 from dptune.data.sources import load_data
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_sklearn
+from dptune.preparation.allowance import Allowance
+from dptune.preparation.curves import CURVES
+from dptune.preparation.pipeline import plan
+from dptune.preparation.ranges import RANGES
+from dptune.preparation.whitening import SECOND_MOMENT
+from dptune.privacy import PrivateSecondMoment
 from dptune.report import model_card
 from dptune.report.record import Record
 from dptune.search.linear_scaling import LinearScaling
 from dptune.search.unit_noise import UnitNoise
-from dptune.study.config import preparation_from
-from dptune.study.curves import Curves
+from dptune.study.config import Config, preparation_from
 from dptune.study.outline import Outline
-from dptune.study.paid_columns import RANGES
 from dptune.study.planning import read_config
-from dptune.study.recipe import curves, in_words, settled
+from dptune.study.recipe import case_of, in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
 from support.studies import SPACE, a_config, stop_after
 
 AGE = {"kind": "number", "range": [0.0, 100.0]}
 BUDGET = Budget(1.0, 1e-5)
+
+
+def some_line(lines: Any, how: str, words: str) -> bool:
+    """Whether one of the lines starts or ends with these words."""
+    return any(getattr(line, how)(words) for line in lines)
+
+
+def allowed(config: Config, known: DataFacts) -> Allowance:
+    """The polynomial features that are planned."""
+    found: Allowance = plan(case_of(config, known))[CURVES].allowed
+    return found
 
 
 def columns(numbers: int, others: int = 0) -> Columns:
@@ -125,7 +142,7 @@ def test_curves_are_stored_and_what_older_models_stored_has_none() -> None:
 
 @pytest.mark.parametrize(("name", "degree"), [("b0", 2), ("x", 2), ("u", 2), ("n0", 0), ("n0", 21)])
 def test_curves_are_over_numbers_and_dates_and_of_a_sensible_degree(name: str, degree: int) -> None:
-    with pytest.raises(InvalidInput, match=r"curve|degree"):
+    with pytest.raises(InvalidInput, match=r"polynomial|degree"):
         Encoding(Columns.of({"n0": AGE, "b0": "boolean", "u": "number"}), degrees={name: degree})
 
 
@@ -149,15 +166,14 @@ def test_curves_are_over_numbers_and_dates_and_of_a_sensible_degree(name: str, d
 def test_the_degree_is_as_high_as_rows_and_budget_bear(
     rows: int, numbers: int, others: int, classes: int, epsilon: float, degree: int
 ) -> None:
-    drawn = curves(asked(epsilon), facts(rows, columns(numbers, others), classes))
+    drawn = allowed(asked(epsilon), facts(rows, columns(numbers, others), classes))
     assert drawn.degree == degree
-    width = drawn.seen(facts(rows, columns(numbers, others), classes)).columns
-    assert width == others + numbers * degree
+    assert numbers + others + drawn.room == others + numbers * degree
 
 
 def test_more_rows_or_budget_never_lower_the_degree() -> None:
     found = [
-        [curves(asked(epsilon), facts(rows, columns(8, 3))).degree for epsilon in (0.1, 1, 8)]
+        [allowed(asked(epsilon), facts(rows, columns(8, 3))).degree for epsilon in (0.1, 1, 8)]
         for rows in (100, 1000, 3000, 10_000, 100_000)
     ]
     assert (np.diff(found, axis=0) >= 0).all() and (np.diff(found, axis=1) >= 0).all()
@@ -165,9 +181,9 @@ def test_more_rows_or_budget_never_lower_the_degree() -> None:
 
 
 def test_so_many_rows_that_curves_would_fill_the_memory_stay_straight() -> None:
-    assert curves(asked(), facts(2_000_000, columns(20))).degree == 6
-    assert curves(asked(), facts(5_000_000, columns(20))).degree == 2
-    assert curves(asked(), facts(50_000_000, columns(20))).degree == 1
+    assert allowed(asked(), facts(2_000_000, columns(20))).degree == 6
+    assert allowed(asked(), facts(5_000_000, columns(20))).degree == 2
+    assert allowed(asked(), facts(50_000_000, columns(20))).degree == 1
 
 
 def array(rows: int) -> DataFacts:
@@ -177,24 +193,25 @@ def array(rows: int) -> DataFacts:
 def test_arrays_need_more_signal_than_tables() -> None:
     ranges = {"preparation": Preparation(ranges=((0.0, 100.0),) * 10)}
     for epsilon, degrees in ((0.05, (3, 6)), (1.0, (6, 6))):
-        of_array = curves(asked(epsilon, **ranges), array(20_000)).degree
-        assert (of_array, curves(asked(epsilon), facts(20_000, columns(10))).degree) == degrees
+        of_array = allowed(asked(epsilon, **ranges), array(20_000)).degree
+        assert (of_array, allowed(asked(epsilon), facts(20_000, columns(10))).degree) == degrees
 
 
 def test_arrays_stay_so_narrow_that_they_are_whitened() -> None:
     named = Columns.of_numbers(f"column {n}" for n in range(40))
     wide = facts(40_000, named, as_given=True)
     planned = Outline(config=settled(asked(0.3), wide), data=wide, reused=False)
-    assert planned.second_moment and planned.curves == Curves(named.kept, 107, 6)
+    event = planned.preparing[SECOND_MOMENT]
+    assert isinstance(event, PrivateSecondMoment)
+    assert planned.preparation[CURVES].allowed == Allowance(named.kept, 107, 6)
     for width, at_most in ((40 + 107, True), (40 + 108, False)):  # of 5 mean eigenvalues
-        noise = 1.4 * width**1.5 * planned.second_moment.noise_multiplier / 40_000
+        noise = 1.4 * width**1.5 * event.noise_multiplier / 40_000
         assert (noise <= 5) == at_most
     # A table that was declared gains more by curves than it loses.
     declared = facts(40_000, columns(40))
-    assert curves(asked(0.3), declared).degree > 3
-    assert not Outline(
-        config=settled(asked(0.3), declared), data=declared, reused=False
-    ).second_moment
+    assert allowed(asked(0.3), declared).degree > 3
+    wide = Outline(config=settled(asked(0.3), declared), data=declared, reused=False)
+    assert SECOND_MOMENT not in wide.preparing
 
 
 @pytest.mark.parametrize(
@@ -204,24 +221,29 @@ def test_of_arrays_ranges_are_bought_for_curves_or_to_tell_sizes(
     rows: int, bent: bool, bought: bool
 ) -> None:
     planned = Outline(config=settled(asked(), array(rows)), data=array(rows), reused=False)
-    assert (RANGES in planned.preparing) == bought and (planned.curves.room > 0) == bent
-    assert planned.tells_sizes == (bought and not bent)
+    assert (RANGES in planned.preparing) == bought and (
+        planned.preparation[CURVES].allowed.room > 0
+    ) == bent
+    assert planned.preparation[RANGES].tells_scales == (bought and not bent)
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"preparation": Preparation(curves=1)}, "not bent to curves in 3 columns, as asked"),
+        ({"preparation": Preparation(curves=1)}, "no polynomial features in 3 columns: as asked"),
         (
             {"preparation": Preparation(unit_rows=False)},
-            "not bent to curves in 3 columns: rows are not scaled to unit length",
+            "no polynomial features in 3 columns: rows are not scaled to unit length",
         ),
         (
             {"engine": TorchModule(network)},
-            "not bent to curves in 3 columns: nothing is known of what they do for a",
+            "no polynomial features in 3 columns: not measured for a",
         ),
-        ({}, "bent to curves of degree 6 in 3 columns: free"),
-        ({"preparation": Preparation(curves=2)}, "bent to curves of degree 2 in 3 columns: free"),
+        ({}, "polynomial features of degree 6 in 3 columns (no privacy cost)"),
+        (
+            {"preparation": Preparation(curves=2)},
+            "polynomial features of degree 2 in 3 columns (no privacy cost)",
+        ),
     ],
 )
 def test_it_is_said_what_is_drawn_and_why_not(changed: Any, why: str) -> None:
@@ -235,8 +257,8 @@ def test_it_is_said_what_is_drawn_and_why_not(changed: Any, why: str) -> None:
 
 def test_too_few_rows_are_named() -> None:
     said = in_words(asked(), facts(300, columns(3)))
-    assert any("curves are too many features for 300 rows at this budget" in line for line in said)
-    assert not any("curves" in line for line in in_words(asked(), facts(50_000, None)))
+    assert any("would need too many weights for 300 rows at this budget" in line for line in said)
+    assert not any("polynomial" in line for line in in_words(asked(), facts(50_000, None)))
 
 
 @pytest.mark.parametrize("curves", [0, 21, 2.5, True, "many"])
@@ -249,18 +271,23 @@ def test_bad_degrees_are_refused(curves: Any) -> None:
 
 def test_curves_over_nothing_are_refused_before_anything_is_paid() -> None:
     declared = {"on": "boolean", "of": "boolean"}
-    of_table = r"no number or date has a range .*declare ranges under \[columns\], ask for them"
+    of_table = r"no number or date has a range.*declare ranges under \[columns\], ask for them"
     with pytest.raises(InvalidInput, match=of_table):
         settled(asked(preparation=Preparation(curves=3)), facts(5000, Columns.of(declared)))
     few = facts(600, Columns.of({"age": "number", "cost": "number"}))
     said = r"\(2 columns are too many for 600 rows at this budget\); declare ranges under \[columns"
     with pytest.raises(InvalidInput, match=said) as told:
         settled(asked(preparation=Preparation(curves=3)), few)
-    named = re.search(r"buy them with range_share = (0\.\d+), or leave curves out", str(told.value))
+    named = re.search(
+        r"estimate them with range_share = (0\.\d+), or leave curves out", str(told.value)
+    )
     assert named
     enough = Preparation(curves=3, range_share=float(named[1]))
     assert settled(asked(preparation=enough), few).preparation.curves == 3
-    wide, of_array = facts(5000, None), r"bought; declare them as ranges under \[preparation\], or"
+    wide, of_array = (
+        facts(5000, None),
+        r"estimated; declare them as ranges under \[preparation\], or",
+    )
     with pytest.raises(InvalidInput, match=of_array):
         settled(asked(preparation=Preparation(curves=3)), wide)
 
@@ -324,11 +351,13 @@ def test_ranges_by_position_scale_or_bend_a_file_of_numbers(rows: int, tmp_path:
     data = load_data(tmp_path / "a.csv", label="state")
     asked_for = Preparation(ranges=((0.0, 100.0), (30.0, 150.0)))
     done = tune(data, budget=BUDGET, search=UnitNoise(), preparation=asked_for).model.preprocessing
-    if rows == 100:  # nothing is clipped, as ever
-        assert done.encoding is not None and not done.encoding.ranges and done.scale is not None
-        assert_array_equal([done.shift, done.scale], [[50, 90], [50, 60]])
-    else:
-        assert set(done.encoding.degrees.values()) == {6} and done.scale is None
+    assert done.encoding is not None
+    scale = done.find(Scale)
+    if scale is None:
+        assert rows == 4000 and set(done.encoding.degrees.values()) == {6}
+    else:  # nothing is clipped, as ever
+        assert rows == 100 and not done.encoding.ranges
+        assert_array_equal([scale.shift, scale.scale], [[50, 90], [50, 60]])
 
 
 def test_what_is_exported_draws_the_same_curves(study: Any) -> None:
@@ -367,11 +396,12 @@ def test_where_ranges_are_lost_lines_are_straight_and_that_is_said(tmp_path: Pat
     assert stop_after(tmp_path / "run", data, RANGES, **options)  # before they are on disk
     told: list[str] = []
     result = resume(tmp_path / "run", data, watch=lambda progress: told.append(progress.doing))
-    told = [doing for doing in told if not doing.startswith("rows are")]
-    assert any("lines over them are straight" in note for note in result.notes)
+    told = [doing for doing in told if not doing.startswith("preparing")]
+    assert any("without polynomial features" in note for note in result.notes)
     assert told[0] == "ranges of columns cut off before: paid for, and lost; going on without"
     assert any(said.startswith("not scaled by private ranges") for said in result.preparation)
-    assert "not bent to curves in 2 columns: ranges of these were cut off" in result.preparation
+    lost = "no polynomial features in 2 columns: their ranges were interrupted after payment"
+    assert lost in result.preparation
     encoding = result.model.preprocessing.encoding
     assert not encoding.ranges and not encoding.degrees and encoding.width == 2
 
@@ -380,7 +410,13 @@ def test_where_ranges_are_lost_lines_are_straight_and_that_is_said(tmp_path: Pat
 def exact_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranges without noise, by which one in some hundred columns of two values is taken for
     another."""
-    monkeypatch.setattr("dptune.study.purchases.fresh_normal", np.zeros)
+
+    def exactly(
+        tables: Any, columns: int, noise: float, rows: int, _: Any, *more: Any, **also: Any
+    ) -> Any:
+        return private_ranges(tables, columns, noise, rows, np.zeros, *more, **also)
+
+    monkeypatch.setattr("dptune.preparation.ranges.private_ranges", exactly)
 
 
 @pytest.mark.usefixtures("exact_ranks")
@@ -395,7 +431,7 @@ def test_columns_of_two_values_stay_straight_where_ranges_are_bought() -> None:
 def test_what_stays_straight_leaves_room_for_higher_degrees_and_no_more_features(
     room: int, planned: int, bent: int, up_to: int
 ) -> None:
-    drawn = Curves(tuple(f"n{place}" for place in range(planned)), room, up_to)
+    drawn = Allowance(tuple(f"n{place}" for place in range(planned)), room, up_to)
     bent = min(bent, planned)
     over = drawn.degree_over(bent)
     assert 1 <= over <= up_to and (over - 1) * bent <= room
@@ -415,17 +451,17 @@ def mostly_two(rows: int, seed: int, others: int = 9, sides: int = 2) -> tuple[A
 def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     data = Data(*mostly_two(4000, 0), test=mostly_two(1000, 1))
     planned = Outline(config=settled(asked(), data.facts), data=data.facts, reused=False)
-    assert planned.curves == Curves(data.facts.named.kept, 39, 6) and planned.curves.degree == 4
+    assert (
+        planned.preparation[CURVES].allowed == Allowance(data.facts.named.kept, 39, 6)
+        and planned.preparation[CURVES].allowed.degree == 4
+    )
     result = tune(data, budget=BUDGET, search=LinearScaling(), out=tmp_path / "run")
     encoding = result.model.preprocessing.encoding
     assert encoding.degrees == {"column 1": 6, "column 2": 6}
     assert encoding.width == 11 + 2 * 5 <= planned.data.columns == 50
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
-    two = (
-        "the others have two values at most, or values within 1 % or a millionth of each other, as "
-        "far as can be seen"
-    )
-    assert f"bent to curves of degree 6 in 2 of 11 columns ({two}): free" in result.preparation
+    two = "polynomial features of degree 6 in 2 of 11 columns; the others have only two values"
+    assert some_line(result.preparation, "startswith", two)
     assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
     # The law is told what a model sees, prices are what was said before.
     record = Record.read(tmp_path / "run")
@@ -451,14 +487,14 @@ PLENTY = Budget(3.0, 1e-5)
         (
             2,
             {"column 1": 6, "column 2": 6},
-            "bent to curves of degree 6 in 2 of 20 columns (the others have two values at most, "
-            "or values within 1 % or a millionth of each other, as far as can be seen): free",
+            "polynomial features of degree 6 in 2 of 20 columns; the others have only two values, "
+            "or no range (no privacy cost)",
         ),
         (
             6,
             {},
-            "not bent to curves in 20 columns: room for 13 features more is too little for those "
-            "of more than two values, or there are none",
+            "no polynomial features in 20 columns: too few features are allowed for those with "
+            "more than two values, or there are none",
         ),
     ],
 )
@@ -467,11 +503,14 @@ def test_ranges_are_bought_where_there_is_room_for_half_of_the_columns(
 ) -> None:
     data = doubtful(sides)
     planned = Outline(config=settled(asked(3.0), data.facts), data=data.facts, reused=False)
-    assert planned.curves == Curves(data.facts.named.kept, 13, 6) and planned.curves.degree == 1
+    assert (
+        planned.preparation[CURVES].allowed == Allowance(data.facts.named.kept, 13, 6)
+        and planned.preparation[CURVES].allowed.degree == 1
+    )
     for config in (asked(3.0), planned.config):
         assert (
-            "bent to curves of degree 6 or less in those of 20 columns that have more than two "
-            "values, as 13 features more allow: free"
+            "polynomial features up to degree 6 in those of 20 columns with more than two values, "
+            "13 in all (no privacy cost)"
         ) in in_words(config, data.facts)
     result = tune(data, budget=PLENTY, search=UnitNoise(), out=tmp_path / "run")
     assert result.model.preprocessing.encoding.degrees == degrees
@@ -495,23 +534,23 @@ def test_of_many_columns_none_is_bent_unless_all_may_be(
     named = Columns.of_numbers(f"column {n}" for n in range(columns_of_it))
     wide = facts(rows, named, as_given=True)
     planned = Outline(config=settled(asked(8.0), wide), data=wide, reused=False)
-    assert planned.curves.room == room and RANGES in planned.preparing
-    assert planned.tells_sizes == (not room)
+    assert planned.preparation[CURVES].allowed.room == room and RANGES in planned.preparing
+    assert planned.preparation[RANGES].tells_scales == (not room)
 
 
 def test_room_that_was_asked_for_is_as_far_as_auto_goes() -> None:
     known = doubtful(2).facts
     for asked_for, room in ((None, 13), (11, 11), (3, 3), (500, 13), (0, 0)):
         preparation = Preparation(curves_room=asked_for)
-        assert curves(asked(3.0, preparation=preparation), known).room == room
+        assert allowed(asked(3.0, preparation=preparation), known).room == room
     declared = facts(50_000, columns(3))
-    assert curves(asked(preparation=Preparation(curves_room=8)), declared).degree == 3
+    assert allowed(asked(preparation=Preparation(curves_room=8)), declared).degree == 3
     rising = Preparation(curves=2, curves_up_to=6, curves_room=8)
-    assert curves(asked(preparation=rising), declared).degree == 2  # nothing is bought here
-    assert curves(asked(3.0, preparation=rising), known) == Curves(known.named.kept, 20, 6)
+    assert allowed(asked(preparation=rising), declared).degree == 2  # nothing is bought here
+    assert allowed(asked(3.0, preparation=rising), known) == Allowance(known.named.kept, 20, 6)
     wide = replace(rising, curves_room=500)  # more than curves of degree 6 over all would take
     decided = settled(asked(3.0, preparation=wide), known)
-    assert curves(decided, known) == Curves(known.named.kept, 100, 6)
+    assert allowed(decided, known) == Allowance(known.named.kept, 100, 6)
 
 
 @pytest.mark.parametrize(
@@ -531,34 +570,38 @@ def test_room_that_cannot_be_used_is_refused(wrong: Any, words: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "epsilon", "why"),
     [
-        (300, 1.0, ": curves are too many features for 300 rows at this budget"),
+        (300, 1.0, ": they would need too many weights for 300 rows at this budget"),
         (
             4000,
             0.3,
-            ", whose ranges are only roughly bought: 11 columns are too many for 4,000 rows at",
+            ", whose ranges are only estimated roughly: 11 columns are too many for 4,000 rows at",
         ),
     ],
 )
 def test_arrays_say_why_their_lines_are_straight(rows: int, epsilon: float, why: str) -> None:
     known = Data(*mostly_two(rows, 0)).facts
     for config in (asked(epsilon), settled(asked(epsilon), known)):
-        assert in_words(config, known)[-1].startswith(f"not bent to curves in 11 columns{why}")
+        assert some_line(
+            in_words(config, known), "startswith", f"no polynomial features in 11 columns{why}"
+        )
 
 
 def test_arrays_say_that_ranges_are_missing_for_curves() -> None:
     known = facts(4000, Columns.of_numbers(["a", "b", "c"]), as_given=True)
-    why = ", whose ranges are not bought: 3 columns are too many for 4,000 rows at this budget"
+    why = ", whose ranges are not estimated: 3 columns are too many for 4,000 rows at this budget"
     for config in (asked(0.04), settled(asked(0.04), known)):
-        assert in_words(config, known)[-1].startswith(f"not bent to curves in 3 columns{why}")
+        assert some_line(
+            in_words(config, known), "startswith", f"no polynomial features in 3 columns{why}"
+        )
 
 
 def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
     data = Data(*mostly_two(400, 0))
-    said = in_words(asked(), data.facts)[-1]
+    said = " ".join(in_words(asked(), data.facts))
     both = "range_share = {} and curves = 1"
-    hint = f" (declare ranges, or buy them with {both}, if they differ much in size)"
+    hint = f" (if their scales differ much, declare ranges, or set {both})"
     share = 0.254  # 11 / (0.26805 x 400 / 16.262)^2: rows are five times the noise of a rank
-    assert said.endswith(f"at this budget{hint.format(share)}")
+    assert f"at this budget{hint.format(share)}" in said
     for named, bought in ((share, True), (share - 0.001, False)):
         config = asked(preparation=Preparation(range_share=named, curves=1))
         if bought:
@@ -569,14 +612,17 @@ def test_where_ranges_are_too_dear_it_is_said_what_would_buy_them() -> None:
                 settled(config, data.facts)
     # Also where more columns may well be features: 60 / (0.26805 x 1,000 / 16.262)^2.
     wide = facts(1000, Columns.of_numbers(f"column {n}" for n in range(60)), as_given=True)
-    assert in_words(asked(), wide)[-1].endswith(f"at this budget{hint.format(0.221)}")
+    assert some_line(in_words(asked(), wide), "endswith", f"at this budget{hint.format(0.221)}")
 
 
 def test_what_is_taken_for_features_is_said_to_be() -> None:
     known = replace(facts(50_000, None), shape=(101,))  # features that some network made
-    why = "not scaled column by column: more than 100 columns are taken for features of one scale"
+    why = (
+        "columns are not scaled one by one: more than 100 columns are taken for features of one "
+        "scale"
+    )
     for config in (asked(), settled(asked(), known)):
-        assert in_words(config, known)[-1] == f"{why} (declare ranges if they are not)"
+        assert f"{why} (declare ranges if they are not)" in in_words(config, known)
     declared = asked(preparation=Preparation(ranges=[(0, 1)] * 101))
     public = asked(preparation=Preparation(standardize=True))
     for config, others in (
@@ -591,7 +637,7 @@ def test_what_is_taken_for_features_is_said_to_be() -> None:
 def test_up_to_is_how_high_auto_goes() -> None:
     known = facts(50_000, columns(3))
     for most, degree in ((None, 6), (3, 3), (1, 1), (8, 8)):
-        assert curves(asked(preparation=Preparation(curves_up_to=most)), known).degree == degree
+        assert allowed(asked(preparation=Preparation(curves_up_to=most)), known).degree == degree
     with pytest.raises(
         InvalidInput, match="curves of degree 3 are asked for, and curves_up_to is 2"
     ):
@@ -608,7 +654,7 @@ def test_what_was_begun_before_there_was_room_goes_on_without() -> None:
     before = preparation_from({"whiten_share": 0.02, "range_share": 0.05, "curves": 4})
     assert before.curves_up_to is None
     known = Data(*mostly_two(4000, 0)).facts
-    assert curves(asked(preparation=before), known).up_to == 4
+    assert allowed(asked(preparation=before), known).up_to == 4
 
 
 @pytest.mark.parametrize("most", [0, 21, 2.5, "auto"])
@@ -630,7 +676,7 @@ def test_a_search_is_reused_at_another_budget_with_the_curves_it_had(tmp_path: P
     data = Data.from_columns(made, labels, DECLARED)
     address, small, large = str(tmp_path / "ledger.db"), Budget(0.1, 1e-5), Budget(1.0, 1e-5)
     Ledger.create(address, Budget(3.0, 1e-5), dataset="d", fingerprint=data.fingerprint)
-    degrees = [curves(asked(each.epsilon), data.facts).degree for each in (large, small)]
+    degrees = [allowed(asked(each.epsilon), data.facts).degree for each in (large, small)]
     assert degrees == [3, 2]
     options: dict[str, Any] = {"ledger": address, "space": SPACE}
     tune(data, budget=large, out=tmp_path / "first", **options)
@@ -662,9 +708,9 @@ def test_benchmarks_draw_the_curves_that_studies_draw(tmp_path: Path) -> None:
     task = load_task(str(tmp_path / "waves.npz"))
     planned = outline_of(task, LinearScaling(), BUDGET, seed=0)
     rows, _ = prepared(task, planned)
-    assert planned.curves.degree == 6 and rows.train.shape == (2 * 6 + 1 + 1,)
+    assert planned.preparation[CURVES].allowed.degree == 6 and rows.train.shape == (2 * 6 + 1 + 1,)
     plain = outline_of(task.plain(), LinearScaling(), BUDGET, seed=0)
-    assert plain.curves.degree == 1 and not plain.preparing
+    assert plain.preparation[CURVES].allowed.degree == 1 and not plain.preparing
 
 
 def test_benchmarks_take_for_a_table_what_studies_take_for_one(tmp_path: Path) -> None:
@@ -683,7 +729,10 @@ def test_benchmarks_take_for_a_table_what_studies_take_for_one(tmp_path: Path) -
         straight = replace(task, preparation=Preparation(curves=1))
         planned = outline_of(straight, UnitNoise(), BUDGET, seed=0)
         rows, known = prepared(straight, planned)
-        assert RANGES in planned.preparing and planned.tells_sizes == task.as_given
+        assert (
+            RANGES in planned.preparing
+            and planned.preparation[RANGES].tells_scales == task.as_given
+        )
         assert known.features == 2 and rows.train.count == 1500
 
 
@@ -696,4 +745,4 @@ def test_arrays_are_standardised_as_they_are_given() -> None:
 
 def test_what_prepares_rows_says_so_in_words() -> None:
     bent = Encoding(columns(1)).with_curves(["n0"], 2)
-    assert "columns coded one row at a time" in Preprocessing(encoding=bent).in_words()
+    assert "columns encoded one row at a time" in Preprocessing(encoding=bent).in_words()

@@ -19,6 +19,7 @@ import torch
 from dptune.data import Data, Origin
 from dptune.data.fingerprint import fingerprint_arrays
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Subtract, UnitLength
 from dptune.engines.linear import LinearEngine
 from dptune.engines.randomness import Randomness
 from dptune.errors import InvalidInput
@@ -196,7 +197,9 @@ def test_no_public_attribute_holds_rows() -> None:
 
 
 def test_rows_are_preprocessed_and_of_the_precision_asked_for() -> None:
-    rows = make().open(PAID, Preprocessing(center=np.array([1.0, 0.0])), precision="float64")
+    rows = make().open(
+        PAID, Preprocessing([UnitLength(), Subtract(np.array([1.0, 0.0]))]), precision="float64"
+    )
     assert rows.dtype == torch.float64
     unit = FEATURES / np.linalg.norm(FEATURES, axis=1, keepdims=True)
     np.testing.assert_allclose(rows.features[:, 0], unit - [1, 0], atol=1e-6)

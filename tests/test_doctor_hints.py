@@ -149,6 +149,6 @@ def test_slow_layers_are_named_by_doctor_and_before_tune() -> None:
     facts = make_data().facts
     assert "gradients of 0 are computed row by row" in TorchModule(
         by_number, outputs=2, loss="softmax"
-    ).slowed_by(facts)
+    ).inspection.slowed_by(facts)
     quick = TorchModule(running_maximum, outputs=2, loss="softmax")  # refused later
-    assert quick.slowed_by(facts) == ""
+    assert quick.inspection.slowed_by(facts) == ""

@@ -23,6 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from dptune import Budget, BudgetExceeded, Ledger, gdp, rounding
 from dptune.columns import Columns, as_table
 from dptune.data import Data
+from dptune.data.row_maps import Scale
 from dptune.errors import InvalidInput, WrongDataset
 from dptune.estimator import EXPECTED_FAILED_CHECKS, DPLinearClassifier, DPLinearRegressor
 from dptune.estimator.earlier_fits import EarlierFits, add_earlier_fits
@@ -33,6 +34,7 @@ from dptune.privacy import Price
 from dptune.search.space import Space
 from dptune.search.unit_noise import UnitNoise
 from support.noise import repeated_noise
+from support.row_maps import appended, matrix_of
 
 FEW_STEPS = Space(steps=(5, 5))
 
@@ -128,7 +130,7 @@ def test_a_pickle_holds_no_rows() -> None:
     features, labels = easy_rows(20_000, classes=2)
     small = pickle.dumps(DPLinearClassifier().fit(features[:200], labels[:200]))
     fitted = DPLinearClassifier().fit(features, labels)
-    more = fitted.result_.model.preprocessing.whitening.nbytes
+    more = matrix_of(fitted.result_.model.preprocessing).nbytes
     assert len(pickle.dumps(fitted)) < len(small) + more + 4000 < features.nbytes / 10
 
 
@@ -140,21 +142,23 @@ def test_coefficients_act_on_prepared_rows(count: int, classes: int) -> None:
     features, labels = easy_rows(count, classes)
     model = DPLinearClassifier().fit(features, labels)
     prepared = model.result_.model.preprocessing
-    assert (prepared.whitening is None) == (count == 60)
+    assert (matrix_of(prepared) is None) == (count == 60)
     outputs = 1 if classes == 2 else classes
     if count != 500:  # of which noise hides the lengths, most often
-        assert bool(prepared.anchor) == (count == 20_000)
+        assert (len(appended(prepared)) == 2) == (count == 20_000)
     assert (prepared.encoding is not None) == (count > 60)  # ranges, and curves for many
     width = 8 if prepared.encoding is None else prepared.encoding.width
-    columns = width + bool(prepared.anchor)
+    constants = appended(prepared)
+    constant = constants[-1] if count > 60 else 0.0
+    columns = width + len(constants[:-1])
     assert (model.coef_.shape, model.intercept_.shape) == ((outputs, columns), (outputs,))
     expected = model.decision_function(features).reshape(-1, outputs)
     rows = features / np.linalg.norm(features, axis=1, keepdims=True)
-    if prepared.constant:  # rows before it joined them and they were scaled for the last time
+    if constant:  # rows before it joined them and they were scaled for the last time
         rows = prepared.apply(features)
-        length = prepared.constant / rows[:, -1:]
+        length = constant / rows[:, -1:]
         rows, expected = rows[:, :-1] * length, expected * length
-    assert bool(model.intercept_.any()) == bool(prepared.constant) == (count > 60)
+    assert bool(model.intercept_.any()) == bool(constants) == (count > 60)
     decision = rows @ model.coef_.T + model.intercept_
     np.testing.assert_allclose(decision, expected, atol=1e-4 * np.abs(expected).max())
 
@@ -501,12 +505,13 @@ def test_options_reach_the_study() -> None:
     model = DPLinearClassifier(ranges=ranges, bias=True, recipe=recipe, **QUICK)
     model.fit(features, labels)
     done = model.result_.model.preprocessing
-    assert done.scale is not None and done.scale.tolist() == [4.0] * 8
+    scale = done.find(Scale)
+    assert scale is not None and scale.scale.tolist() == [4.0] * 8
     assert all(trial.plan.clip_norm == 0.5 for trial in model.trials_)
     assert all(trial.plan.steps <= 20 for trial in model.trials_)
     bias = model.result_.model.model.bias  # type: ignore[attr-defined]
     assert model.intercept_ == pytest.approx(float(bias[1] - bias[0]))
-    assert not done.constant
+    assert not appended(done)
     prepared = done.apply(features) @ model.coef_.T + model.intercept_
     np.testing.assert_allclose(prepared[:, 0], model.decision_function(features), atol=1e-4)
 
@@ -548,8 +553,8 @@ def test_wrong_rows_are_named_by_column_and_no_value_is_shown() -> None:
         (numbers.to_numpy(), {}, "column 1 (counted from 1) holds NaN"),
         (infinite, {}, "column age holds infinite numbers"),
         (sparse.csr_array(np.ones((50, 4))), {"columns": COLUMNS}, "sparse rows hold only numbers"),
-        (frame.drop(columns="color"), {"columns": COLUMNS}, "color: is declared, and is not"),
-        (frame.assign(age="old"), {"columns": COLUMNS}, "age: holds texts that are no numbers"),
+        (frame.drop(columns="color"), {"columns": COLUMNS}, "color: is declared but missing"),
+        (frame.assign(age="old"), {"columns": COLUMNS}, "age: holds texts that are not numbers"),
         (np.ones((50, 3)), {"columns": COLUMNS}, "4 columns are declared by name"),
         (frame, {"columns": COLUMNS, "ranges": "paid"}, "leave ranges out"),
     ):

@@ -242,7 +242,7 @@ def test_truths_are_one_category_however_they_are_written(declared: str, tmp_pat
 def test_a_public_hash_is_refused() -> None:
     buckets = Encoding(Columns.of({"city": {"kind": "category", "buckets": 7}}))
     model = linear_model(Preprocessing(encoding=buckets), buckets.width, (0, 1))
-    with pytest.raises(InvalidInput, match="city: a public hash"):
+    with pytest.raises(InvalidInput, match="city: this column is hashed into buckets"):
         to_sklearn(model)
 
 

@@ -363,7 +363,7 @@ def test_rows_that_somebody_reads_do_not_change_under_them(
     assert np.array_equal(mapped, before)
 
 
-def test_a_disk_without_room_is_told(
+def test_full_disk_is_reported(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -372,7 +372,7 @@ def test_a_disk_without_room_is_told(
     path, networks, out = folder(), network(), tmp_path / "f"
     with monkeypatch.context() as patch:
         patch.setattr("dptune.data.disk.save_array", full)
-        with pytest.raises(InvalidInput, match=r"No space left.*the same command goes on"):
+        with pytest.raises(InvalidInput, match=r"No space left.*the same command continues"):
             run(path, networks, out)
     assert run(path, networks, out).made == 30
 
@@ -447,7 +447,7 @@ def test_what_features_json_says_is_not_trusted(
             read(out)
 
 
-def test_chunks_that_are_not_those_of_the_record_are_told(
+def test_chunks_that_differ_from_record_are_reported(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extraction, "SMALL_CHUNK", 8)
@@ -546,7 +546,7 @@ def test_features_that_are_not_finite_are_refused(folder: Folder, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["groups", "numbers"])
-def test_what_is_torn_beside_the_rows_is_told(
+def test_damaged_files_beside_rows_are_reported(
     folder: Folder, network, tmp_path: Path, name: str
 ) -> None:
     out = run(folder(), network(), tmp_path / "f").folder
@@ -556,7 +556,7 @@ def test_what_is_torn_beside_the_rows_is_told(
             read_groups(out, "train") if name == "groups" else load_data(out)
 
 
-def test_rows_that_are_no_numbers_are_told(folder: Folder, network, tmp_path: Path) -> None:
+def test_features_that_are_not_finite_are_reported(folder: Folder, network, tmp_path: Path) -> None:
     out = run(folder(), network(), tmp_path / "f").folder
     np.save(out / "train" / "000000.features.npy", np.full((30, 1, 6), "a"))
     with pytest.raises(InvalidInput, match=r"chunk 0 of .* cannot be read"):
@@ -579,18 +579,18 @@ def test_every_batch_has_one_length_so_that_copies_have_the_same_features(
     assert np.array_equal(rows[:7], copies)
 
 
-def test_a_process_that_is_ended_from_outside_is_told(
+def test_ended_decoding_process_is_reported(
     folder: Folder, network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ended(*_: object, **__: object) -> None:
         raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
 
     monkeypatch.setattr("dptune.features.loading._Spans.__getitem__", ended)
-    with pytest.raises(InvalidInput, match=r"ended from outside.*the same command goes on"):
+    with pytest.raises(InvalidInput, match=r"the system ended.*the same command continues"):
         run(folder(), network(), tmp_path / "f")
 
 
-def test_a_network_that_fails_on_a_batch_is_told(folder: Folder, network, tmp_path: Path) -> None:
+def test_network_that_fails_on_batch_is_reported(folder: Folder, network, tmp_path: Path) -> None:
     networks = network()
 
     def fail(*_: object) -> None:
@@ -637,12 +637,12 @@ def test_features_among_the_pictures_are_refused(
     path, other, name = folder(), folder("other"), network().backbones[0].name
     (tmp_path / "link").symlink_to(path)
     for out in (path, path / "features", path / "class0" / "f", tmp_path / "link" / "f"):
-        with pytest.raises(InvalidInput, match="inside that of pictures"):
+        with pytest.raises(InvalidInput, match="inside the folder of pictures"):
             extract(path, name, out)
-    with pytest.raises(InvalidInput, match="inside that of pictures"):
+    with pytest.raises(InvalidInput, match="inside the folder of pictures"):
         extract(path, name, other / "f", test=other)
     monkeypatch.chdir(path)
-    with pytest.raises(InvalidInput, match="inside that of pictures"):
+    with pytest.raises(InvalidInput, match="inside the folder of pictures"):
         extract(".", name, "features")
     assert len(list(tmp_path.rglob("features*"))) == 0
     assert extract(path, name, tmp_path / "pets-features").made == 30

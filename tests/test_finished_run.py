@@ -16,6 +16,7 @@ from dptune.study.finished_run import FinishedRun, finish
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import resume
 from support.old_folders import without_digests
+from support.row_maps import mean_of
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, contents, stop_after, study
 
@@ -214,7 +215,7 @@ def test_an_unfinished_study_of_a_version_without_digests_goes_on(tmp_path: Path
     without_digests(out)
     result = resume(out, data)
     assert result.guarantee.epsilon == BUDGET.epsilon
-    assert result.model.preprocessing.center is not None
+    assert mean_of(result.model.preprocessing) is not None
     assert FinishedRun.open(out).has_digests
 
 

@@ -80,7 +80,7 @@ def trained(engine: TorchModule, task: str) -> tuple[TorchModule, ModuleModel, M
         noise_multiplier=0.1,
         clip_norm=1.0,
         momentum=0.0,
-        directions=2 if made.compares_losses else None,
+        directions=2 if made.traits.compares_losses else None,
     )
     (model,) = made.fit_many([plan], rows, [Randomness(noise_seed=0)])
     return made, model, rows

@@ -194,7 +194,7 @@ def test_a_second_time_nothing_is_made_and_other_texts_need_another_folder(
         [*MAILS, ("one more", "sport")],
     ):
         write(mails, changed)
-        with pytest.raises(FolderTaken, match="the texts are not those that they were made of"):
+        with pytest.raises(FolderTaken, match="were made of other texts"):
             extract_texts(mails, model, out, **TEXT)
     write(mails)
     for other in ({"length": 10}, {"features": "class-token"}):
@@ -225,7 +225,7 @@ def test_the_same_model_is_found_again_and_another_is_refused(models: Path, tmp_
     with pytest.raises(InvalidInput, match="weights or its preparation of texts have changed"):
         language_networks_again(made_by)
     write_tiny_model(model, "gpt2")
-    with pytest.raises(InvalidInput, match=r"tokenizer .* is another than the one"):
+    with pytest.raises(InvalidInput, match=r"tokenizer .* differs from the one"):
         language_networks_again(made_by)
 
 
@@ -234,11 +234,14 @@ def test_the_same_model_is_found_again_and_another_is_refused(models: Path, tmp_
     [
         ({"text": "subject"}, "no column 'subject' of texts"),
         ({"label": "kind"}, "no column 'kind' of labels"),
-        ({"text": ["body", "body"]}, "different columns"),
+        ({"text": ["body", "body"]}, "several different names"),
         ({"features": "grid4"}, "features must be .*mean.*class-token"),
         ({"length": LENGTH + 1}, "give a smaller length"),
         ({"length": 2}, "length must be"),
-        ({"test": "strange.csv"}, "the test labels hold others than the private ones"),
+        (
+            {"test": "strange.csv"},
+            "the test labels hold classes that the private labels do not have",
+        ),
         ({"test": "none.csv"}, "no file or folder"),
         ({"public": "mails.csv"}, "the private texts themselves"),
         ({"test": "copy.csv"}, "the private texts themselves"),

@@ -15,9 +15,10 @@ from dptune.engines import HuggingFace, LoRA, Randomness, TorchModule, ZerothOrd
 from dptune.engines.language import pretrained
 from dptune.engines.language.reader import MeanClassifier, Reader
 from dptune.engines.language.word_losses import word_losses
-from dptune.engines.modules import checks, ghost, made_up, torch_module
+from dptune.engines.modules import blocks, checks, made_up, tracing
 from dptune.engines.modules.by_length import widths
 from dptune.engines.modules.losses import row_loss
+from dptune.engines.modules.tracing import traced
 from dptune.errors import InvalidInput
 from dptune.hub import quiet
 from dptune.plan import TrainPlan
@@ -87,7 +88,7 @@ def test_rows_are_clipped_as_autograd_has_them_one_by_one(
     options = {"lora": 2, "compute": "float32"} if trained == "lora" else {}
     engine, module = made(folder(kind), task, **options)
     stirred(module)
-    flat, gradients = engine.traced(module, facts(task), CPU)
+    flat, gradients = traced(engine, module, facts(task), CPU)
     rows, targets = rows_of(module, task), torch.arange(ROWS) % 3
     total = torch.zeros(len(flat.vector), dtype=torch.float64)
     gradients.add(total, rows[:, None], targets, CLIP)
@@ -95,7 +96,7 @@ def test_rows_are_clipped_as_autograd_has_them_one_by_one(
     for row, target in zip(rows[:, None], targets[:, None], strict=True):
         found = torch.autograd.grad(loss(module(row), target).sum(), [*flat.trained.values()])
         one = torch.cat([each.flatten() for each in found]).double()
-        aim = CLIP * (1 - ghost.margin("float32"))
+        aim = CLIP * (1 - blocks.margin("float32"))
         assert one.norm() > CLIP  # or nothing was clipped
         wanted += one * (aim / one.norm())
     torch.testing.assert_close(total, wanted, rtol=1e-3, atol=2e-6)
@@ -111,7 +112,7 @@ def test_all_of_a_model_whose_words_are_tied_is_trained_after_they_are_untied(
     assert set(engine.names(module)) == {name for name, _ in module.named_parameters()}
     rows = rows_of(module, "words")
     torch.testing.assert_close(module(rows), tied(rows))
-    engine.traced(module, facts("words"), CPU)
+    traced(engine, module, facts("words"), CPU)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -374,9 +375,9 @@ def test_models_of_sentences_are_classified_by_the_mean_of_their_words(
         states = module.model(row[row >= 0][None]).last_hidden_state[0]
         wanted = module.head(states.mean(0))
         torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
-    engine.rehearse(facts("softmax"), CPU)
+    engine.inspection.rehearse(facts("softmax"), CPU)
     lora, _ = made(folder("means"), "inside", lora=2, compute="float32")
-    lora.rehearse(facts("inside"), CPU)
+    lora.inspection.rehearse(facts("inside"), CPU)
 
 
 def test_models_with_experts_are_refused(tmp_path: Path) -> None:
@@ -441,7 +442,7 @@ def test_a_name_on_the_hub_is_written_down_with_its_commit(
     engine, module = made("ann/tiny", "softmax")
     assert engine.factory == f"hf:ann/tiny@{commit}" and module.traits.causal
     assert pretrained.pinned(engine.factory) == engine.factory
-    assert "tiny@0123456789" in engine.public_facts[0]
+    assert "tiny@0123456789" in engine.traits.public_facts[0]
 
 
 @pytest.mark.parametrize(("gpu", "compute"), [(False, "float32"), (True, "bfloat16")])
@@ -457,7 +458,7 @@ def test_one_word_makes_the_engine(
     assert HuggingFace(where, zeroth_order=True, scale=0.01) == ZerothOrder(
         f"hf:{where}", scale=0.01
     )
-    assert HuggingFace(where).takes_ids
+    assert HuggingFace(where).traits.takes_ids
     with pytest.raises(InvalidInput, match="leave lora or zeroth_order out"):
         HuggingFace(where, lora=4, zeroth_order=True)
     with pytest.raises(InvalidInput, match="number of outputs"):
@@ -477,7 +478,7 @@ def test_mixing_behind_a_head_that_begins_at_zero_is_seen(
 
     monkeypatch.setattr(Reader, "read", mixed)
     with pytest.raises(InvalidInput, match="depends on the other rows"):
-        engine.rehearse(facts("softmax"), CPU)
+        engine.inspection.rehearse(facts("softmax"), CPU)
 
 
 def test_runs_of_a_study_look_at_a_pretrained_model_once_and_every_study_looks_anew(
@@ -494,7 +495,7 @@ def test_runs_of_a_study_look_at_a_pretrained_model_once_and_every_study_looks_a
     monkeypatch.setattr(checks, "rows_are_alone", counted)
     rows = MemoryRows(torch.zeros(24, 1, WORDS, dtype=torch.int64), torch.arange(24) % 3)
     plan = TrainPlan(rows=24, steps=1, learning_rate=0.1, noise_multiplier=1.0, clip_norm=CLIP)
-    engine.rehearse(facts("softmax"), CPU)
+    engine.inspection.rehearse(facts("softmax"), CPU)
     each_width = [WORDS, *widths(WORDS)]
     assert sorted(looks) == sorted(each_width)
     models = [
@@ -502,9 +503,9 @@ def test_runs_of_a_study_look_at_a_pretrained_model_once_and_every_study_looks_a
         for _ in range(2)
     ]
     assert len(looks) == len(each_width), "runs went by what the rehearsal had seen"
-    engine.rehearse(facts("softmax"), CPU)
+    engine.inspection.rehearse(facts("softmax"), CPU)
     assert len(looks) == 2 * len(each_width)
-    torch_module._LOOKED_AT.clear()
+    tracing.LOOKED_AT.clear()
     models.append(engine.fit(plan, Randomness(noise_seed=0), None, rows=rows).module.state_dict())
     assert len(looks) == 3 * len(each_width), "nothing is believed that was not seen"
     assert all(torch.equal(models[0][name], other[name]) for other in models for name in models[0])

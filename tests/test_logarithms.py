@@ -18,32 +18,32 @@ from torch import nn
 from dptune import Budget, Data, Ledger, Preparation, accounting, load, resume
 from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
-from dptune.data.moments import private_mean, shrunk
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Asinh, UnitLength
 from dptune.data.rows import DataFacts
 from dptune.data.sources import load_data
-from dptune.data.unlike import are_unlike, private_unlike
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_onnx, to_sklearn
+from dptune.preparation.centring import MEAN
+from dptune.preparation.lengths import LENGTHS
+from dptune.preparation.logarithms import LOGARITHMS, are_unlike, private_unlike
+from dptune.preparation.moments import private_mean, shrunk
+from dptune.preparation.pipeline import STEPS, plan
+from dptune.preparation.ranges import RANGES
+from dptune.preparation.step import Outcome, PrivateRows, State
+from dptune.preparation.whitening import SECOND_MOMENT
+from dptune.privacy import NoisyCount
 from dptune.report import model_card
 from dptune.search.private_selection import PrivateSelection
 from dptune.search.unit_noise import UnitNoise
-from dptune.study import logarithms, prepare
 from dptune.study.config import Config, preparation_from
 from dptune.study.outline import Outline
 from dptune.study.planning import foresee, read_config
-from dptune.study.recipe import (
-    LENGTHS,
-    LOGARITHMS,
-    MEAN,
-    SECOND_MOMENT,
-    in_words,
-    settled,
-    shares,
-)
+from dptune.study.recipe import case_of, in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import tune
+from support.row_maps import is_log_scaled, mean_of
 from support.studies import a_config, contents, stop_after
 
 BUDGET = Budget(0.3, 1e-5)
@@ -110,13 +110,13 @@ def test_incomes_beside_answers_are_unlike_and_features_are_not() -> None:
 def test_one_row_is_counted_once_and_noise_is_as_paid_for() -> None:
     rows = a_table(30, 0)[0]
     fixed = np.random.default_rng(3).standard_normal
-    counted = private_unlike([rows[:20], rows[20:]], COLUMNS, 4.0, 30, lambda shape: fixed(shape))
+    counted = private_unlike([rows[:20], rows[20:]], 4.0, lambda shape: fixed(shape))
     drawn = np.random.default_rng(3).standard_normal((1,))
     assert counted == pytest.approx(30 + 4.0 * drawn)
     for number in range(30):
         without = rows.copy()
         without[number] = 0
-        fewer = private_unlike([without], COLUMNS, 1.0, 30, np.zeros)
+        fewer = private_unlike([without], 1.0, np.zeros)
         assert fewer[0] == 29
 
 
@@ -137,16 +137,17 @@ def test_the_count_costs_what_tells_a_quarter_of_the_rows_from_none(
     planned = Outline(
         config=settled(a_config(budget=Budget(epsilon, 1e-5)), facts), data=facts, reused=False
     )
-    assert planned.shares.ranges == 0 and planned.shares.logarithms == share
-    if planned.unlike is None:
+    assert planned.preparation[RANGES].share == 0 and planned.preparation[LOGARITHMS].share == share
+    event = planned.preparing.get(LOGARITHMS)
+    if not isinstance(event, NoisyCount):
         assert not share
         return
     # By the noise, and by the price that the accountant gives the same count.
-    off = planned.unlike.noise / rows
+    off = event.noise / rows
     assert off <= 0.0801 and (share == 0.001 or off > 0.075)
-    price = accounting.price(planned.unlike).mu_squared
+    price = accounting.price(event).mu_squared
     assert price == pytest.approx(share * planned.config.budget.mu_squared())
-    assert price == pytest.approx(1 / planned.unlike.noise**2)
+    assert price == pytest.approx(1 / event.noise**2)
 
 
 def test_all_that_is_paid_is_the_budget() -> None:
@@ -157,48 +158,56 @@ def test_all_that_is_paid_is_the_budget() -> None:
     assert whole * (1 - 1e-9) <= math.fsum(prices) <= whole
 
 
-@pytest.mark.parametrize(
-    ("label", "function"),
-    [
-        (LOGARITHMS, "private_unlike"),
-        (LENGTHS, "private_lengths"),
-        (MEAN, "private_mean"),
-        (SECOND_MOMENT, "private_second_moment"),
-    ],
-)
+@pytest.mark.parametrize("label", [LOGARITHMS, LENGTHS, MEAN, SECOND_MOMENT])
 def test_the_noise_that_is_drawn_is_that_which_is_paid_for(
-    label: str, function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[float] = []
-    figure = getattr(prepare, function)
+    """Each statistic is measured again, without noise, from what its step is given."""
+    drawn: list[Any] = []
+    (kind,) = (type(step) for step in STEPS if step.name == label)
+    measure = kind.measure
 
-    def seen(tables: Any, columns: int, noise: float, *rest: Any) -> Any:
-        drawn.append(noise)
-        return figure(tables, columns, noise, *rest)
+    def seen(self: Any, case: Any, decision: Any, state: Any, rows: PrivateRows) -> Any:
+        once = rows.normal
 
-    monkeypatch.setattr(prepare, function, seen)
+        def kept(shape: Any) -> Any:
+            drawn.append(once(shape))
+            return drawn[-1]
+
+        noisy = measure(self, case, decision, state, replace(rows, normal=kept))
+        exact = measure(self, case, decision, state, replace(rows, normal=np.zeros))
+        drawn.append(noisy - exact)
+        return noisy
+
+    monkeypatch.setattr(kind, "measure", seen)
     few_columns = Data(a_table(1500, 0, unlike=False)[0][:, :4], a_table(1500, 0)[1])
     data = a_data_set() if label == LOGARITHMS else few_columns
     tune(data, out=tmp_path / "run", **UNIT_NOISE)
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     (paid,) = (payment for payment in state.counted if payment.label == label)
-    assert [1 / noise**2 for noise in drawn] == [pytest.approx(paid.price.mu_squared)]
+    normal, added = drawn
+    if label == SECOND_MOMENT:  # on and below the diagonal, which has all of the noise
+        on, below = np.tril_indices(4)
+        normal, added = normal[on == below], np.diag(added)
+    rows = 1500 if label in (MEAN, SECOND_MOMENT) else 1
+    noise = np.abs(rows * added).max() / np.abs(normal).max()
+    assert 1 / noise**2 == pytest.approx(paid.price.mu_squared, rel=1e-4)
 
 
 @pytest.mark.parametrize(("count", "taken"), [(0.26, True), (0.24, False)])
 def test_a_quarter_of_the_rows_decides(count: float, taken: bool) -> None:
-    released = np.array([1000 * count])
-    assert logarithms.unlike(released, 1000) == taken
-    said = logarithms.found_in_words(released, 1000)
-    assert said.startswith("taken" if taken else "not taken")
-    assert f"{100 * count:.0f} % of them by a noisy count" in said
-    assert not logarithms.unlike(None, 1000)
+    planned = outlined(a_data_set()).preparation
+    (step,) = (step for step in STEPS if step.name == LOGARITHMS)
+    released = np.array([1500 * count])
+    state, outcome = step.apply(planned.case, planned[LOGARITHMS], released, State())
+    assert bool(state.maps) == taken
+    assert outcome == Outcome("taken" if taken else "not taken", {"percent": 100 * count})
 
 
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        ({"budget": Budget(8.0, 1e-5)}, "all of these have a range, get one"),
+        ({"budget": Budget(8.0, 1e-5)}, "every number has a range, gets one"),
         ({"search": PrivateSelection()}, "a sealed search is priced"),
         ({"engine": TorchModule(network)}, "linear models"),
     ],
@@ -222,22 +231,22 @@ def test_a_named_share_that_is_of_no_use_is_refused(asked: Any, why: str) -> Non
     ],
 )
 def test_nothing_is_counted_where_it_is_not_wanted_or_known(asked: Any) -> None:
-    assert outlined(a_data_set()).unlike is not None
-    assert outlined(a_data_set(), **asked).unlike is None
+    assert LOGARITHMS in outlined(a_data_set()).preparing
+    assert LOGARITHMS not in outlined(a_data_set(), **asked).preparing
 
 
 def test_values_and_single_columns_are_not_looked_at() -> None:
     features, labels = a_table(1500, 0)
     values = Data(features, labels.astype(float), task="values", target_range=(0, 1))
-    assert outlined(values).unlike is None
-    assert outlined(Data(features[:, :1], labels)).unlike is None
+    assert LOGARITHMS not in outlined(values).preparing
+    assert LOGARITHMS not in outlined(Data(features[:, :1], labels)).preparing
 
 
 def test_a_share_that_tells_nothing_is_refused_with_one_that_does() -> None:
     too_little = Preparation(logarithm_share=0.008)
     with pytest.raises(InvalidInput, match=r"is 0.008, too little .* make it 0.009 or more"):
         outlined(a_data_set(), preparation=too_little)
-    assert outlined(a_data_set(), preparation=Preparation(logarithm_share=0.009)).unlike
+    assert outlined(a_data_set(), preparation=Preparation(logarithm_share=0.009)).preparing
     hopeless = Budget(0.01, 1e-5)
     with pytest.raises(InvalidInput, match=r"too little .* please leave it out"):
         outlined(a_data_set(), hopeless, preparation=Preparation(logarithm_share=0.5))
@@ -245,14 +254,14 @@ def test_a_share_that_tells_nothing_is_refused_with_one_that_does() -> None:
         said = in_words(asked, a_data_set().facts)
         assert any("takes more rows or budget" in each for each in said)
     declined = a_config(budget=BUDGET, preparation=Preparation(logarithm_share=0))
-    assert not any("logarithm" in each for each in in_words(declined, a_data_set().facts))
+    assert not any("log-scaled" in each for each in in_words(declined, a_data_set().facts))
 
 
 def test_a_share_is_a_part_or_auto() -> None:
     with pytest.raises(InvalidInput, match="logarithm_share must be"):
         Preparation(logarithm_share="yes")
     named = Preparation(logarithm_share=0.03)
-    assert outlined(a_data_set(), preparation=named).shares.logarithms == 0.03
+    assert outlined(a_data_set(), preparation=named).preparation[LOGARITHMS].share == 0.03
 
 
 def test_a_run_of_before_neither_counts_nor_shrinks() -> None:
@@ -263,7 +272,7 @@ def test_a_run_of_before_neither_counts_nor_shrinks() -> None:
 
 def _as_before(self: Config, now: Any = Config.to_toml) -> str:
     lines = now(self).splitlines(keepends=True)
-    known = ("logarithm_share", "shrink_mean", "finer_mean")
+    known = ("logarithm_share", "shrink_mean")
     return "".join(line for line in lines if not line.startswith(known))
 
 
@@ -277,10 +286,10 @@ def test_a_study_of_before_keeps_its_mean(tmp_path: Path, monkeypatch: pytest.Mo
         begun = tune(data, preparation=noisy, out=run, **UNIT_NOISE)
     assert "shrink_mean" not in (run / "run.toml").read_text()
     result = resume(run, data)
-    assert_array_equal(result.model.preprocessing.center, begun.model.preprocessing.center)
+    assert_array_equal(mean_of(result.model.preprocessing), mean_of(begun.model.preprocessing))
     assert result.test_accuracy == begun.test_accuracy
     anew = tune(data, preparation=replace(noisy, shrink_mean=True), **UNIT_NOISE)
-    lengths = [np.linalg.norm(each.model.preprocessing.center) for each in (begun, anew)]
+    lengths = [np.linalg.norm(mean_of(each.model.preprocessing)) for each in (begun, anew)]
     assert lengths[1] < 0.9 * lengths[0]
 
 
@@ -290,11 +299,11 @@ def test_a_study_of_before_keeps_its_mean(tmp_path: Path, monkeypatch: pytest.Mo
 def test_numbers_are_taken_by_their_logarithm_before_anything_else() -> None:
     rows = np.array([[51_000.0, -1994, 0, 1], [0, 0, 0, 0]])
     by_hand = np.sign(rows) * np.log(np.abs(rows) + np.sqrt(rows**2 + 1))
-    done = Preprocessing(logarithms=True, unit_rows=False)
+    done = Preprocessing([Asinh()])
     assert_allclose(done.apply(rows), by_hand, rtol=1e-6)
-    scaled = Preprocessing(logarithms=True).apply(rows)
+    scaled = Preprocessing([Asinh(), UnitLength()]).apply(rows)
     assert_allclose(scaled[0], by_hand[0] / np.linalg.norm(by_hand[0]), rtol=1e-6)
-    assert not done.changes_nothing and "by their logarithm" in done.in_words()
+    assert not done.changes_nothing and "log-scaled" in done.in_words()
     again = Preprocessing.from_arrays(done.arrays(), done.facts())
     assert_array_equal(again.apply(rows), done.apply(rows))
 
@@ -304,11 +313,11 @@ def test_small_tables_as_they_come_are_learned(tmp_path: Path) -> None:
     as_they_are = tune(a_data_set(), preparation=Preparation(range_share=0), **UNIT_NOISE)
     result = tune(a_data_set(), out=tmp_path / "run", **UNIT_NOISE)
     assert as_they_are.test_accuracy < 0.55 < 0.6 < result.test_accuracy
-    assert result.model.preprocessing.logarithms
-    said = result.preparation[0]
-    assert said.startswith("taken by the logarithm of their numbers, as these differ much in size")
-    assert said.endswith("% of them by a noisy count: 0.9 % of the budget")
-    counted = "a noisy count of rows whose numbers differ much in size"
+    assert is_log_scaled(result.model.preprocessing)
+    (said,) = (each for each in result.preparation if "log-scaled" in each)
+    assert said.startswith("log-scaled: columns are of very different scale in ")
+    assert said.endswith("% of the rows, by a noisy count: 0.9 % of the budget")
+    counted = "a noisy count of rows whose columns are of very different scale"
     _, promised = foresee(a_data_set(), a_config(**UNIT_NOISE))
     assert counted in promised.releases
     assert counted in result.guarantee.releases and counted in model_card(tmp_path / "run")
@@ -320,8 +329,9 @@ def test_small_tables_as_they_come_are_learned(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("same_noise")
 def test_rows_of_like_numbers_stay_as_they_are() -> None:
     result = tune(a_data_set(unlike=False), **UNIT_NOISE)
-    assert not result.model.preprocessing.logarithms and result.test_accuracy > 0.6
-    assert result.preparation[0].startswith("not taken by the logarithm of their numbers, as")
+    assert not is_log_scaled(result.model.preprocessing) and result.test_accuracy > 0.6
+    said = "not log-scaled: columns are of very different scale in"
+    assert any(each.startswith(said) for each in result.preparation)
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -334,7 +344,7 @@ def test_numbers_of_a_file_are_looked_at_too(tmp_path: Path) -> None:
         )
     data = load_data(f"{tmp_path}/train.csv", label="label", test=f"{tmp_path}/test.csv")
     result = tune(data, **UNIT_NOISE)
-    assert result.model.preprocessing.logarithms and result.test_accuracy > 0.6
+    assert is_log_scaled(result.model.preprocessing) and result.test_accuracy > 0.6
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -375,10 +385,13 @@ def test_a_count_that_is_cut_off_leaves_rows_as_they_are(tmp_path: Path) -> None
     data, run = a_data_set(), tmp_path / "run"
     assert stop_after(run, data, LOGARITHMS, preparation=Preparation(), **UNIT_NOISE)
     result = resume(run, data)
-    assert not result.model.preprocessing.logarithms
-    assert any("unlike numbers was cut off: paid for" in note for note in result.notes)
-    assert not any("differ much in size" in each for each in result.guarantee.releases)
-    assert "a count was cut off: 0.9 % of the budget" in result.preparation[0]
+    assert not is_log_scaled(result.model.preprocessing)
+    assert any(
+        "very different scale was interrupted after payment" in note for note in result.notes
+    )
+    assert not any("very different scale" in each for each in result.guarantee.releases)
+    said = "not log-scaled: the noisy count for that was interrupted after payment: 0.9 % of the"
+    assert f"{said} budget" in result.preparation
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -387,7 +400,7 @@ def test_a_count_is_taken_once(tmp_path: Path) -> None:
     assert stop_after(run, data, "private mean", preparation=Preparation(), **UNIT_NOISE)
     before = contents(run)["models/unlike.safetensors"]
     result = resume(run, data)
-    assert result.model.preprocessing.logarithms
+    assert is_log_scaled(result.model.preprocessing)
     assert contents(run)["models/unlike.safetensors"] == before
 
 
@@ -402,7 +415,7 @@ def test_a_search_is_reused_at_any_budget_and_counts_as_surely(
     tune(data, budget=BUDGET, out=tmp_path / "first", **options)
     other = {"budget": Budget(epsilon, 1e-5), "reuse": tmp_path / "first"}
     result = tune(data, out=tmp_path / "second", **other, **options)
-    assert result.model.preprocessing.logarithms
+    assert is_log_scaled(result.model.preprocessing)
     first, second = (
         read_config(RunFolder.open(tmp_path / name)).preparation.logarithm_share
         for name in ("first", "second")
@@ -448,8 +461,8 @@ def test_a_mean_costs_what_makes_it_clear_within_reason(
     epsilon: float, rows: int, columns: int, share: float
 ) -> None:
     config = a_config(budget=Budget(epsilon, 1e-5))
-    assert shares(config, DataFacts(rows, (columns,), 1, 2, "softmax")).center == share
-    of_values = shares(config, DataFacts(rows, (columns,), 1, 1, "squared")).center
+    assert plan(case_of(config, DataFacts(rows, (columns,), 1, 2, "softmax")))[MEAN].share == share
+    of_values = plan(case_of(config, DataFacts(rows, (columns,), 1, 1, "squared")))[MEAN].share
     assert of_values == (0.01 if share == 0.01 else 0.0), "as they were measured"
 
 
@@ -461,9 +474,9 @@ def test_only_a_mean_of_much_noise_is_shrunk(monkeypatch: pytest.MonkeyPatch) ->
         released.append(private_mean(*given))
         return released[-1]
 
-    monkeypatch.setattr("dptune.study.prepare.private_mean", kept)
+    monkeypatch.setattr("dptune.preparation.centring.private_mean", kept)
     for rows, is_shrunk in ((2000, True), (8000, False)):
         data = Data(*a_table(rows, 0, unlike=False))
         result = tune(data, budget=Budget(0.1, 1e-5), search=UnitNoise())
-        center = result.model.preprocessing.center
+        center = mean_of(result.model.preprocessing)
         assert (np.linalg.norm(center) < 0.999 * np.linalg.norm(released[-1])) == is_shrunk

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from scipy.stats import beta, norm
 
 from dptune import accounting
-from dptune.data.moments import private_mean, private_second_moment
 from dptune.data.preprocess import Preprocessing
-from dptune.data.whitening import Whitening
+from dptune.data.row_maps import Multiply, UnitLength
 from dptune.errors import InvalidInput
 from dptune.noise import grid_step
+from dptune.preparation.moments import private_mean, private_second_moment
+from dptune.preparation.whitening import WhiteningMatrix
 from dptune.privacy import PrivateSecondMoment
 from dptune.study.measure import fresh_normal
 from support.tables import FINITE, TABLES, a_table
@@ -253,7 +254,7 @@ def test_rows_of_a_known_second_moment_become_even() -> None:
     table = np.concatenate([table, -table])
     tiny = 1e-9
     moment = private_second_moment([table], 6, tiny, rows, fresh_normal)
-    whitening = Whitening.of(moment, tiny, rows).matrix
+    whitening = WhiteningMatrix.of(moment, tiny, rows).matrix
     whitened = table @ whitening
     shares = often / often.sum()
     expected = shares / (shares + 0.3 / 6)
@@ -262,7 +263,7 @@ def test_rows_of_a_known_second_moment_become_even() -> None:
     assert (whitened**2).sum(1).mean() == pytest.approx(1, abs=1e-3)
     spread = np.linalg.eigvalsh(moment)
     assert spread[-1] / spread[0] > 15 > 3 > expected.max() / expected.min()
-    curvature = Whitening.of(moment, tiny, rows).curvature
+    curvature = WhiteningMatrix.of(moment, tiny, rows).curvature
     assert curvature == pytest.approx(expected.max() / expected.sum(), abs=1e-3)
 
 
@@ -272,11 +273,12 @@ def test_the_curvature_is_about_that_of_the_prepared_rows() -> None:
     moment = private_second_moment(
         [Preprocessing().apply(table)], 20, multiplier, rows, chance.standard_normal
     )
-    prepared = Preprocessing(whitening=Whitening.of(moment, multiplier, rows).matrix, rescale=True)
+    matrix = WhiteningMatrix.of(moment, multiplier, rows).matrix
+    prepared = Preprocessing([UnitLength(), Multiply(matrix), UnitLength()])
     done = prepared.apply(table).astype(np.float64)
     top = float(np.linalg.eigvalsh(done.T @ done / rows)[-1])
     before = float(np.linalg.eigvalsh(moment)[-1])
-    assert Whitening.of(moment, multiplier, rows).curvature == pytest.approx(top, rel=0.3)
+    assert WhiteningMatrix.of(moment, multiplier, rows).curvature == pytest.approx(top, rel=0.3)
     assert top < 0.6 * before  # 1/columns is 0.05
 
 
@@ -301,21 +303,23 @@ def symmetric_noise(columns: int, size: float) -> Matrix:
 def test_whitening_is_finite_and_symmetric_whatever_the_noise_did(
     moment: Matrix, noise: float, rows: int
 ) -> None:
-    whitening = Whitening.of(moment, noise, rows).matrix
+    whitening = WhiteningMatrix.of(moment, noise, rows).matrix
     assert np.isfinite(whitening).all()
     np.testing.assert_array_equal(whitening, whitening.T)
     level = 1.4 * math.sqrt(len(moment)) * noise / rows + 0.3 / len(moment)
     steepest = np.linalg.eigvalsh(whitening)[-1]
     # No direction is blown up beyond what rows along it alone would be.
     assert 0 < steepest <= (1 + 1e-9) * math.sqrt((1 + level) / level)
-    assert 1 / len(moment) <= Whitening.of(moment, noise, rows).curvature <= 1
-    done = Preprocessing(whitening=whitening, rescale=True).apply(a_table(9, len(moment)))
+    assert 1 / len(moment) <= WhiteningMatrix.of(moment, noise, rows).curvature <= 1
+    done = Preprocessing([UnitLength(), Multiply(whitening), UnitLength()]).apply(
+        a_table(9, len(moment))
+    )
     np.testing.assert_allclose(np.linalg.norm(done, axis=1), 1, atol=1e-6)
 
 
 def test_where_noise_drowns_everything_nothing_is_known_of_the_curvature() -> None:
-    assert Whitening.of(-np.eye(4), 1.0, 10).curvature == 1.0
-    assert Whitening.of(np.eye(4) / 4, 1e-9, 10**6).curvature == pytest.approx(0.25)
+    assert WhiteningMatrix.of(-np.eye(4), 1.0, 10).curvature == 1.0
+    assert WhiteningMatrix.of(np.eye(4) / 4, 1e-9, 10**6).curvature == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize(
@@ -330,13 +334,13 @@ def test_where_noise_drowns_everything_nothing_is_known_of_the_curvature() -> No
 )
 def test_what_is_no_second_moment_is_refused(moment: Matrix) -> None:
     with pytest.raises(InvalidInput, match="private_second_moment"):
-        Whitening.of(moment, 1.0, 10)
+        WhiteningMatrix.of(moment, 1.0, 10)
 
 
 @pytest.mark.parametrize(("noise", "rows"), [(0.0, 10), (math.nan, 10), (1.0, 0), (1.0, 2.5)])
 def test_senseless_noise_or_rows_are_refused(noise: float, rows: Any) -> None:
     with pytest.raises(InvalidInput, match="must be"):
-        Whitening.of(np.eye(2), noise, rows)
+        WhiteningMatrix.of(np.eye(2), noise, rows)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -363,7 +367,7 @@ def test_features_that_do_not_fit_are_refused(
 def test_more_rows_than_can_be_summed_exactly_are_refused(
     moment: Callable[..., Matrix], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dptune.data.moments._EXACT_ROWS", 5)
+    monkeypatch.setattr("dptune.preparation.moments._EXACT_ROWS", 5)
     moment([np.ones((3, 2)), np.ones((2, 2))], 2, 1.0, 3, no_noise)
     with pytest.raises(InvalidInput, match="exact"):
         moment([np.ones((3, 2)), np.ones((3, 2))], 2, 1.0, 3, no_noise)

@@ -278,7 +278,7 @@ ALLOWED = {
     "engines/modules/zeroth_order.py",  # directions: public
     "engines/promises.py",  # made-up rows
     "engines/modules/made_up.py",  # of rows and weights that are nobody's
-    "engines/modules/torch_module.py",
+    "engines/modules/module_model.py",
     "engines/modules/standardized.py",
     "columns/marks.py",  # noise that is not independent
     "search/score.py",  # nor is this
@@ -324,7 +324,8 @@ def test_what_a_study_releases_of_sums_lies_on_their_grids(tmp_path: Path) -> No
         for tensor in files[name].values()
     }
     rows, model = 4000, load_file(folder / "model.safetensors")
-    np.testing.assert_array_equal(model["prepare.center"], released["private mean", "mean"])
+    (subtracted,) = (array for name, array in model.items() if name.endswith(".mean"))
+    np.testing.assert_array_equal(subtracted, released["private mean", "mean"])
     for (label, name), found in released.items():
         event: Any = events[label]
         noise = event.noise if name == "lengths" else event.noise_multiplier

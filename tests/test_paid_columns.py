@@ -14,12 +14,16 @@ from dptune import accounting
 from dptune.accounting import Budget
 from dptune.columns import Columns
 from dptune.columns.marks import COARSE
+from dptune.columns.private_ranges import marks_for
 from dptune.data import Data
 from dptune.data.rows import DataFacts
 from dptune.data.sources import load_data
 from dptune.engines.linear import LinearEngine
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
+from dptune.preparation.categories import CATEGORIES, Categories, CategoriesDecision
+from dptune.preparation.ranges import RANGES, RangesDecision, decide_columns
+from dptune.preparation.step import Reason
 from dptune.privacy import NoisyRanks, ThresholdedCount
 from dptune.report.card import model_card
 from dptune.search.linear_scaling import LinearScaling
@@ -28,10 +32,9 @@ from dptune.search.random_search import RandomSearch
 from dptune.search.score import NoisyScore
 from dptune.study.config import Config, Preparation
 from dptune.study.outline import Outline
-from dptune.study.paid_columns import CATEGORIES, RANGES, categories_bought, ranges_bought
 from dptune.study.payments import Payments
 from dptune.study.planning import foresee, read_config
-from dptune.study.recipe import in_words, settled
+from dptune.study.recipe import case_of, in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.split import slots
 from dptune.study.study import resume
@@ -87,23 +90,32 @@ def a_config(data: Data, **asked: Any) -> Config:
     return Config(**usual | ASKED | asked)
 
 
+def ranges_of(config: Config, known: DataFacts) -> RangesDecision:
+    return decide_columns(case_of(config, known))
+
+
+def categories_of(config: Config, known: DataFacts) -> CategoriesDecision:
+    return Categories().decide(case_of(config, known), {})
+
+
 def test_what_is_bought_has_slots_of_its_own_and_is_said_before() -> None:
     data = make_data()
     plan, promise = foresee(data, a_config(data))
     assert list(plan.preparing) == [CATEGORIES, RANGES]
     ranks, names = plan.preparing[RANGES], plan.preparing[CATEGORIES]
     assert isinstance(ranks, NoisyRanks) and isinstance(names, ThresholdedCount)
-    assert (plan.ranged, plan.categorized) == (("year", "income"), ("city",))
+    decided = plan.preparation
+    assert decided[RANGES].columns == ("year", "income")
+    assert decided[CATEGORIES].columns == ("city",)
     assert [label for label, _ in plan.payments][:2] == [CATEGORIES, RANGES]
-    share = plan.shares
+    ranges, categories = decided[RANGES].share, decided[CATEGORIES].share
     listed = {slot.purpose: slot.mu_squared / BUDGET.mu_squared() for slot in slots(plan)}
-    assert listed[RANGES] == pytest.approx(share.ranges, rel=1e-9)
-    assert listed[CATEGORIES] == pytest.approx(share.categories, rel=1e-9)
+    assert listed[RANGES] == pytest.approx(ranges, rel=1e-9)
+    assert listed[CATEGORIES] == pytest.approx(categories, rel=1e-9)
     said = in_words(plan.config, plan.data)
     assert said[:2] == (
-        f"told apart by private names of categories in 1 column: {100 * share.categories:g} % of "
-        "the budget",
-        f"scaled by private ranges of 2 columns: {100 * share.ranges:g} % of the budget",
+        f"category names in 1 column estimated privately: {100 * categories:g} % of the budget",
+        f"scaled by private ranges of 2 columns: {100 * ranges:g} % of the budget",
     )
     assert plan.price.slack == accounting.price(names).slack <= 1e-8
     assert plan.price.mu_squared <= BUDGET.mu_squared(plan.price.slack)
@@ -156,7 +168,7 @@ def test_what_is_cut_off_is_lost_and_said_and_never_paid_again(doing: str, tmp_p
     assert bool(encoding.ranges) == (doing != RANGES)
     assert bool(encoding.categories) == (doing != CATEGORIES)
     notes, released = " ".join(result.guarantee.caveats), " ".join(result.guarantee.releases)
-    assert ("every name counts as other" in notes) == (doing == CATEGORIES)
+    assert ("every category counts as other" in notes) == (doing == CATEGORIES)
     assert ("columns are taken as they are" in notes) == (doing == RANGES)
     assert ("names of categories" in released) == (doing != CATEGORIES)
     assert ("ranges of" in released) == (doing != RANGES)
@@ -217,18 +229,22 @@ def test_numbers_without_a_range_are_bought_where_rows_stand_against_the_noise(
     rows: int, share: float
 ) -> None:
     config, known = a_config(make_data(), budget=Budget(1.0, 1e-5)), facts(rows, NUMBERS)
-    found = ranges_bought(config, known)
+    found = ranges_of(config, known)
     assert found.columns == (tuple(NUMBERS) if share else ())
     assert found.share == share and found.rough == (share > 0 and rows < 2200)
     words = " ".join(in_words(settled(config, known), known))
     bought = f"scaled by private ranges of 9 columns: {100 * share:g} % of the budget"
     assert (bought in words) == bool(share)
-    too_many = f"not bought: 9 columns are too many for {rows:,} rows at this budget"
+    too_many = (
+        f"no range estimated for 9 columns: 9 columns are too many for {rows:,} rows at this budget"
+    )
     assert (too_many in words) != bool(share)
     later = settled(config, known)  # a resume decides the same
-    assert settled(later, known) == later and ranges_bought(later, known).share == share
+    assert settled(later, known) == later and ranges_of(later, known).share == share
     planned = Outline(config=later, data=known, reused=False)
-    assert planned.ranges_are_rough == found.rough == (planned.marks is COARSE)
+    event, rough = planned.preparing.get(RANGES), planned.preparation[RANGES].rough_ends
+    coarse = isinstance(event, NoisyRanks) and marks_for(event.noise, rows) is COARSE
+    assert rough == found.rough == coarse
 
 
 @pytest.mark.parametrize(("columns", "epsilon"), [(NUMBERS, 1.0), (PAID, 0.3), (PAID, 1.0)])
@@ -242,9 +258,9 @@ def test_of_a_share_that_is_too_small_it_is_said_which_would_do(
     def bought(share: float) -> Any:
         asked = Preparation(range_share=share, curves=curves)
         config = a_config(make_data(), budget=Budget(epsilon, 1e-5), preparation=asked)
-        return ranges_bought(config, known)
+        return ranges_of(config, known)
 
-    with pytest.raises(InvalidInput, match="and ranges are not bought") as told:
+    with pytest.raises(InvalidInput, match="and ranges are not estimated") as told:
         bought(0.001)
     named = re.search(r"make it (0\.\d+) or more", str(told.value))
     assert named
@@ -256,13 +272,16 @@ def test_of_a_share_that_is_too_small_it_is_said_which_would_do(
 
 def test_a_table_without_any_range_says_which_share_would_buy_them() -> None:
     config, known = a_config(make_data(), budget=Budget(0.3, 1e-5)), facts(900, NUMBERS)
-    said, later = (in_words(each, known)[-1] for each in (config, settled(config, known)))
-    assert said.startswith("without a range in 9 columns, not bought: 9 columns")
-    named = re.search(r" \(range_share = (0\.\d+) and curves = 1 would buy them\)$", said)
+    each = (config, settled(config, known))
+    (said,), (later,) = (
+        [line for line in in_words(one, known) if line.startswith("no range estimated for 9")]
+        for one in each
+    )
+    named = re.search(r" \(range_share = (0\.\d+) and curves = 1 would\)$", said)
     assert named and said == later
     asked = Preparation(range_share=float(named[1]), curves=1)
     config = a_config(make_data(), budget=Budget(0.3, 1e-5), preparation=asked)
-    assert ranges_bought(config, known).columns == tuple(NUMBERS)
+    assert ranges_of(config, known).columns == tuple(NUMBERS)
 
 
 def test_a_share_that_buys_nothing_is_refused_for_tables_as_for_arrays() -> None:
@@ -271,11 +290,11 @@ def test_a_share_that_buys_nothing_is_refused_for_tables_as_for_arrays() -> None
         make_data(), budget=Budget(1.0, 1e-5), preparation=Preparation(range_share=0.01)
     )
     with pytest.raises(
-        InvalidInput, match=r"range_share is 0.01, and ranges are not bought .*make it"
+        InvalidInput, match=r"range_share is 0.01, and ranges are not estimated .*make it"
     ):
         settled(config, known)
     paid = facts(20_000, {**NUMBERS, **PAID}, 12)  # which are bought all the same
-    assert set(ranges_bought(config, paid).columns) >= set(PAID)
+    assert set(ranges_of(config, paid).columns) >= set(PAID)
 
 
 @pytest.mark.parametrize(("rows", "epsilon"), [(1500, 1.0), (700, 2.0)])  # with curves, without
@@ -284,20 +303,18 @@ def test_beside_declared_ranges_numbers_without_one_are_not_bought_roughly(
 ) -> None:
     known = facts(rows, NUMBERS | {"age": {"kind": "number", "range": [0, 100]}}, width=10)
     config = a_config(make_data(), budget=Budget(epsilon, 1e-5))
-    assert not ranges_bought(config, known).columns
+    assert not ranges_of(config, known).columns
     for each in (config, settled(config, known)):  # which nobody asked for
         why = f"9 columns are too many for {rows:,} rows at this budget"
-        assert in_words(each, known)[-1].endswith(
-            f"without a range in 9 columns, not bought: {why}"
-        )
+        assert f"no range estimated for 9 columns: {why}" in in_words(each, known)
 
 
 def test_more_rows_make_it_cheaper_down_to_a_least_share() -> None:
     config = a_config(make_data(), budget=Budget(1.0, 1e-5))
-    at = [ranges_bought(config, facts(rows, NUMBERS)).share for rows in (20_000, 10**5, 10**7)]
+    at = [ranges_of(config, facts(rows, NUMBERS)).share for rows in (20_000, 10**5, 10**7)]
     assert at[0] == pytest.approx(0.014, abs=0.002) and at[1] == at[2] == 0.005
     at = [
-        categories_bought(config, facts(rows, {"c": COLUMNS["city"]})).share
+        categories_of(config, facts(rows, {"c": COLUMNS["city"]})).share
         for rows in (3000, 10_000, 10**6)
     ]
     assert at[0] > at[1] > at[2] == 0.005
@@ -307,17 +324,17 @@ def test_columns_that_insist_are_bought_where_the_others_are_left() -> None:
     declared = {"age": {"kind": "number", "range": [0, 100]}}
     config = a_config(make_data(), budget=Budget(1.0, 1e-5))
     known = facts(1500, NUMBERS | PAID | declared, width=13)
-    found = ranges_bought(config, known)
+    found = ranges_of(config, known)
     assert (found.columns, found.left) == (tuple(PAID), tuple(NUMBERS))
     later = settled(config, known)
-    assert ranges_bought(later, known) == found  # a resume decides the same
+    assert ranges_of(later, known) == found  # a resume decides the same
     assert settled(later, known) == later
 
 
 def test_so_many_columns_are_features_that_somebody_made() -> None:
     many = {f"n{number}": "number" for number in range(101)}
-    found = ranges_bought(a_config(make_data()), facts(10**6, many, 101))
-    assert not found.columns and "100 columns" in found.against
+    found = ranges_of(a_config(make_data()), facts(10**6, many, 101))
+    assert not found.columns and found.against == Reason("features of one scale")
 
 
 def few(**asked: Any) -> Callable[[], object]:
@@ -340,11 +357,17 @@ def too_few_for_an_array() -> object:
 
 
 REFUSED = {
-    "few rows": (few(), "income: a range is asked to be paid for.*40 rows are too few at"),
-    "no share for ranges": (with_share(range_share=0), "income: a range .*range_share is 0"),
+    "few rows": (few(), "city: a private list of names was asked for.*40 rows are too few at"),
+    "no share for ranges": (
+        with_share(range_share=0),
+        "income: a private range .*range_share is 0",
+    ),
     "no share for names": (with_share(category_share=0), "city: .*category_share is 0"),
-    "too few for an array": (too_few_for_an_array, "range_share is 0.1, and ranges are not bought"),
-    "nothing to buy": (without_columns, "no column is declared that something could be bought"),
+    "too few for an array": (
+        too_few_for_an_array,
+        "range_share is 0.1, and ranges are not estimated",
+    ),
+    "nothing to buy": (without_columns, "no declared column needs it"),
 }
 
 
@@ -398,7 +421,10 @@ def test_a_search_is_reused_with_the_same_columns_only(tmp_path: Path) -> None:
 def test_a_fixed_schedule_of_sampled_runs_pays_for_the_threshold_too() -> None:
     data = make_data()
     plan = planned(data, recipe={"sampling_rate": 0.1}, search=RandomSearch(trials=2))
-    assert CATEGORIES in plan.preparing and plan.price.slack > accounting.price(plan.names).slack  # type: ignore[arg-type]
+    assert (
+        CATEGORIES in plan.preparing
+        and plan.price.slack > accounting.price(plan.preparing[CATEGORIES]).slack
+    )
     assert plan.epsilon <= BUDGET.epsilon
 
 
@@ -414,6 +440,6 @@ def test_numbers_of_a_file_that_declares_nothing_are_bought(tmp_path: Path) -> N
     file = tmp_path / "rows.csv"
     table[["year", "known"]].assign(label=labels).to_csv(file, index=False)
     plan = planned(load_data(file))
-    assert plan.ranged == ("year", "known")
+    assert plan.preparation[RANGES].columns == ("year", "known")
     declared = Preparation(center_share=0, whiten_share=0, ranges=((1990, 2020), (0, 1)))
     assert not planned(load_data(file), preparation=declared).preparing

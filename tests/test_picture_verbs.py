@@ -423,7 +423,7 @@ def test_the_old_spelling_of_pictures_works_and_says_the_new_one(run: Run) -> No
         ((*OWN, *BACKBONE, "--shift", "corrupted:rain"), "gaussian_blur"),
         ((*OWN, *BACKBONE, "--features", "class-token"), "class-token"),
         (("extract", "--images", "own", *BACKBONE, "-o", "small.py"), "give a new folder"),
-        (("extract", "--images", "own", *BACKBONE, "-o", "own/f"), "inside that of pictures"),
+        (("extract", "--images", "own", *BACKBONE, "-o", "own/f"), "inside the folder of pictures"),
         (("extract", "--images", "x" * 5000, *BACKBONE, "-o", "f"), "does not exist"),
         (("backbones", *BACKBONE), "--public"),
         (("backbones", "--public", "own", *BACKBONE, "--pictures", "3"), "pictures"),

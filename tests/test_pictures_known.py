@@ -656,7 +656,7 @@ def test_a_folder_of_ones_own_can_be_called_like_a_set(
 
 
 def test_a_set_of_one_variant_has_no_other(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="mnist comes in one variant; got 'mnist:letters'"):
+    with pytest.raises(InvalidInput, match="mnist has no variants; got 'mnist:letters'"):
         find_pictures("mnist:letters", tmp_path)
 
 

@@ -1,6 +1,5 @@
 """Declared ranges: columns of very different size on one scale, from file to promise."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 
 from dptune import Budget, Data, Ledger, Preparation, load, resume, tune
-from dptune.data.preprocess import from_ranges
+from dptune.data.preprocess import Preprocessing, from_ranges
 from dptune.errors import InvalidInput
 from dptune.report import model_card
 from dptune.study.config import build, parse
@@ -48,7 +47,7 @@ def test_declared_ranges_let_small_columns_speak(tmp_path: Path) -> None:
 
 
 def test_a_range_is_mapped_to_minus_one_to_one_and_beyond_is_not_clipped() -> None:
-    made = replace(from_ranges([(18, 90), (-1.7e308, 1.7e308)]), unit_rows=False)
+    made = Preprocessing([from_ranges([(18, 90), (-1.7e308, 1.7e308)])])
     done = made.apply(np.array([[18, -1.7e308], [54, 0], [90, 1.7e308], [126, 0]]))
     assert done == pytest.approx(np.array([[-1, -1], [0, 0], [1, 1], [2, 0]]))
 

@@ -1,6 +1,5 @@
 """Preprocessing: per-row or public, safe for any finite row, the same again from storage."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,24 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
+from dptune.columns import Columns, Encoding
 from dptune.data.preprocess import Preprocessing, standardization
+from dptune.data.row_maps import (
+    Append,
+    Asinh,
+    ClipLength,
+    Divide,
+    Encode,
+    Multiply,
+    Scale,
+    Subtract,
+    UnitLength,
+)
 from dptune.errors import InvalidInput
+from support.row_maps import earlier
 from support.tables import TABLES, a_table
+
+ENCODING = Encoding(Columns.of_numbers(["a"]))
 
 
 @settings(max_examples=300)
@@ -36,7 +50,7 @@ def test_any_finite_row_stays_finite_even_in_bfloat16(
 ) -> None:
     """A row that overflowed would be refused after it was paid for."""
     made = standardization(np.resize(public, (5, table.shape[1])))
-    done = dataclasses.replace(made, unit_rows=unit_rows).apply(table)
+    done = Preprocessing([made, UnitLength()] if unit_rows else [made]).apply(table)
     assert np.isfinite(done).all()
     largest_bfloat16 = float.fromhex("0x1.fep127")
     assert np.abs(done).max() <= largest_bfloat16
@@ -44,7 +58,7 @@ def test_any_finite_row_stays_finite_even_in_bfloat16(
 
 def test_the_order_is_standardise_then_unit_rows_then_center() -> None:
     table, shift, scale, center = a_table(), [1.0, 2.0, 3.0], [1.0, 2.0, 4.0], [0.1, 0.2, 0.3]
-    made = Preprocessing(np.array(shift), np.array(scale), center=np.array(center))
+    made = Preprocessing([Scale(shift, scale), UnitLength(), Subtract(center)])
     standard = (table - shift) / scale
     expected = standard / np.linalg.norm(standard, axis=1, keepdims=True) - center
     np.testing.assert_allclose(made.apply(table), expected, atol=1e-6)
@@ -63,7 +77,7 @@ def test_the_work_in_chunks_covers_every_row(rows: int) -> None:
 
 
 def test_a_row_is_treated_alike_whoever_its_neighbours_are() -> None:
-    table, made = a_table(), standardization(a_table(seed=1))
+    table, made = a_table(), Preprocessing([standardization(a_table(seed=1)), UnitLength()])
     alone = np.concatenate([made.apply(row[None]) for row in table])
     np.testing.assert_array_equal(made.apply(table), alone)
 
@@ -77,7 +91,7 @@ def test_features_of_any_number_type_are_taken(dtype: str) -> None:
 
 def test_standardisation_gives_public_rows_mean_0_and_deviation_1() -> None:
     public = a_table(500)
-    done = dataclasses.replace(standardization(public), unit_rows=False).apply(public)
+    done = Preprocessing([standardization(public)]).apply(public)
     np.testing.assert_allclose(done.mean(0), 0, atol=1e-6)
     np.testing.assert_allclose(done.std(0), 1, atol=1e-6)
 
@@ -87,22 +101,32 @@ def test_a_constant_public_column_keeps_its_scale() -> None:
     public[:, 1] = 0.1  # whose computed deviation is not exactly 0
     public[:, 2] = 0.0
     made = standardization(public)
-    assert made.scale is not None
     assert list(made.scale[1:]) == [1.0, 1.0]
     assert made.scale[0] != 1.0
 
 
 def test_standardisation_survives_the_largest_numbers() -> None:
     made = standardization(np.array([[1.7e308], [-1.7e308], [1.7e308]]))
-    assert made.scale is not None and made.shift is not None
     assert np.isfinite(made.scale).all() and np.isfinite(made.shift).all()
 
 
-FULL = Preprocessing(np.array([0.1, 0.2, 0.3]), np.array([1.5, 0.7, 3.3]), center=np.full(3, 1 / 3))
+SCALE = Scale([0.1, 0.2, 0.3], [1.5, 0.7, 3.3])
+CENTER = Subtract(np.full(3, 1 / 3))
+FULL = Preprocessing([SCALE, UnitLength(), CENTER])
 WHITENING = np.array([[2.0, -0.3, 0.1], [-0.3, 1.0, 0.0], [0.1, 0.0, 1 / 3]])
-WHITENED = dataclasses.replace(FULL, whitening=WHITENING, rescale=True)
-WITH_CONSTANT = dataclasses.replace(WHITENED, constant=0.25)
-ANCHORED = Preprocessing(anchor=2.0, center=np.full(4, 0.1), constant=0.25, rescale=True)
+CENTRED = [SCALE, UnitLength(), CENTER, UnitLength()]
+WHITENED = Preprocessing([*CENTRED, Multiply(WHITENING), UnitLength()])
+WITH_CONSTANT = Preprocessing([*CENTRED, Multiply(WHITENING), Append(0.25), UnitLength()])
+ANCHORED = Preprocessing(
+    [
+        Append(2.0),
+        UnitLength(),
+        Subtract(np.full(4, 0.1)),
+        UnitLength(),
+        Append(0.25),
+        UnitLength(),
+    ]
+)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +138,9 @@ ANCHORED = Preprocessing(anchor=2.0, center=np.full(4, 0.1), constant=0.25, resc
         WHITENED,
         WITH_CONSTANT,
         ANCHORED,
-        Preprocessing(constant=0.1, rescale=True),
-        Preprocessing(center=np.full(3, 0.1)),
-        Preprocessing(center=np.full(3, 0.1), rescale=True),
+        Preprocessing([Asinh(), Append(0.1), UnitLength()]),
+        Preprocessing([ClipLength(2.0), Subtract(np.full(3, 0.1)), ClipLength(1.0)]),
+        Preprocessing([ClipLength(2.0), Append(0.1), Divide(1.5)]),
     ],
 )
 def test_storing_and_reading_gives_exactly_the_same(tmp_path: Path, made: Preprocessing) -> None:
@@ -135,19 +159,15 @@ def test_in_words_names_what_is_done() -> None:
         "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
         "subtracted"
     )
-    assert WHITENED.in_words() == (
-        "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
-        "subtracted, directions evened out by a private second moment, rows scaled to unit length "
-        "again"
-    )
-    assert ANCHORED.in_words() == (
-        "a column of 2 put beside them, rows scaled to unit length, a private mean subtracted, a "
-        "column of 0.25 put beside them, rows scaled to unit length again"
-    )
     assert WITH_CONSTANT.in_words() == (
         "columns shifted and scaled by public numbers, rows scaled to unit length, a private mean "
-        "subtracted, directions evened out by a private second moment, a column of 0.25 put beside "
-        "them, rows scaled to unit length again"
+        "subtracted, rows scaled to unit length, rows whitened by a private second moment, a "
+        "constant column of 0.25 appended, rows scaled to unit length"
+    )
+    clipped = Preprocessing([Asinh(), ClipLength(1.5), ClipLength(1.0), Divide(2.0)])
+    assert clipped.in_words() == (
+        "numbers log-scaled, asinh(x), rows divided by 1.5 and clipped to length 1, rows clipped "
+        "to length 1, rows divided by 2"
     )
 
 
@@ -157,17 +177,15 @@ def unit(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def test_rows_are_scaled_again_after_the_mean_and_after_whitening() -> None:
     table = a_table()
-    assert WHITENED.shift is not None and WHITENED.scale is not None
-    centred = unit(unit((table - WHITENED.shift) / WHITENED.scale) - 1 / 3)
-    only_centred = dataclasses.replace(WHITENED, whitening=None)
-    np.testing.assert_allclose(only_centred.apply(table), centred, atol=1e-6)
+    centred = unit(unit((table - SCALE.shift) / SCALE.scale) - 1 / 3)
+    np.testing.assert_allclose(Preprocessing(CENTRED).apply(table), centred, atol=1e-6)
     np.testing.assert_allclose(WHITENED.apply(table), unit(centred @ WHITENING), atol=1e-6)
 
 
 @pytest.mark.parametrize("unit_rows", [True, False])
 def test_rows_may_be_whitened_without_a_mean_whatever_their_length(unit_rows: bool) -> None:
     """A mean that was lost: its step is left out, and all others are as they were."""
-    made = Preprocessing(unit_rows=unit_rows, whitening=WHITENING, rescale=True)
+    made = earlier(unit_rows=unit_rows, whitening=WHITENING, rescale=True)
     table = a_table() * 1e30
     np.testing.assert_allclose(made.apply(table), unit(unit(table) @ WHITENING), atol=1e-6)
 
@@ -180,7 +198,7 @@ def test_a_constant_joins_rows_before_they_are_scaled_for_the_last_time() -> Non
     wanted = unit(np.concatenate([centred @ WHITENING, beside], 1))
     np.testing.assert_allclose(WITH_CONSTANT.apply(table), wanted, atol=1e-6)
     assert np.ptp(wanted[:, -1]) > 0.01
-    only_centred = dataclasses.replace(WITH_CONSTANT, whitening=None)
+    only_centred = Preprocessing([*CENTRED, Append(0.25), UnitLength()])
     wanted = np.concatenate([centred, beside], 1) / np.hypot(1, 0.25)
     np.testing.assert_allclose(only_centred.apply(table), wanted, atol=1e-6)
 
@@ -188,22 +206,21 @@ def test_a_constant_joins_rows_before_they_are_scaled_for_the_last_time() -> Non
 def test_an_anchor_keeps_the_length_of_rows() -> None:
     """Rows along one line, which scaling alone could not tell apart."""
     along = np.outer([0.5, 1.0, 2.0, 8.0], [1.0, -2.0, 2.0])
-    made = Preprocessing(anchor=3.0)
+    made = Preprocessing([Append(3.0), UnitLength()])
     done = made.apply(along)
     np.testing.assert_allclose(done[:, :3] / done[:, 3:], along / 3.0, rtol=1e-6)
     assert np.ptp(Preprocessing().apply(along), axis=0) == pytest.approx(0)
     center = np.array([0.1, 0.0, 0.0, 0.5])
-    centred = dataclasses.replace(made, center=center, rescale=True)
+    centred = Preprocessing([*made.maps, Subtract(center), UnitLength()])
     np.testing.assert_allclose(centred.apply(along), unit(done - center), atol=1e-6)
 
 
 def test_numbers_behind_an_anchor_are_for_one_column_more() -> None:
-    ranges = {"shift": np.zeros(3), "scale": np.ones(3)}
-    made = Preprocessing(**ranges, anchor=1.0, center=np.zeros(4), rescale=True)
-    with pytest.raises(InvalidInput, match="4 columns, shift is for 3"):
-        made.apply(np.ones((2, 4)))
-    with pytest.raises(InvalidInput, match="one more after an anchor"):
-        Preprocessing(**ranges, anchor=1.0, center=np.zeros(3), rescale=True)
+    scale, mean = Scale(np.zeros(3), np.ones(3)), Subtract(np.zeros(4))
+    with pytest.raises(InvalidInput, match="4 columns, scale is for 3"):
+        Preprocessing([scale, Append(1.0), mean]).apply(np.ones((2, 4)))
+    with pytest.raises(InvalidInput, match="not counting those that are appended"):
+        Preprocessing([scale, Append(1.0), Subtract(np.zeros(3))])
 
 
 def test_a_constant_is_one_column_more() -> None:
@@ -217,7 +234,7 @@ def test_a_constant_is_one_column_more() -> None:
 
 
 def test_a_row_of_zeros_holds_the_constant_alone() -> None:
-    made = Preprocessing(constant=0.25, rescale=True)
+    made = Preprocessing([Append(0.25), UnitLength()])
     assert not made.changes_nothing
     np.testing.assert_array_equal(made.apply(np.zeros((2, 3))), [[0, 0, 0, 1]] * 2)
 
@@ -229,7 +246,7 @@ def test_with_a_constant_the_last_scaling_changes_no_decision(
     """A linear model and its bias before it, the same weights with the constant's after it."""
     chance, columns = np.random.default_rng(seed), table.shape[1]
     whitening = chance.uniform(-1, 1, (columns, columns))
-    made = Preprocessing(whitening=whitening, constant=constant, rescale=True)
+    made = Preprocessing([UnitLength(), Multiply(whitening), Append(constant), UnitLength()])
     weights, bias = chance.normal(size=(columns, 3)), chance.normal(size=3)
     rows = Preprocessing().apply(table).astype(np.float64) @ whitening
     before = rows @ weights + bias
@@ -237,13 +254,6 @@ def test_with_a_constant_the_last_scaling_changes_no_decision(
     first, second = np.sort(before, axis=1)[:, ::-1][:, :2].T
     clear = first - second > 1e-4
     np.testing.assert_array_equal(before.argmax(1)[clear], after.argmax(1)[clear])
-
-
-def test_rescale_alone_does_nothing() -> None:
-    assert Preprocessing(unit_rows=False, rescale=True).changes_nothing
-    table = a_table().astype(np.float32)
-    as_given = Preprocessing(unit_rows=False, rescale=True).apply(table)
-    np.testing.assert_array_equal(as_given, table)
 
 
 @settings(max_examples=300)
@@ -266,9 +276,8 @@ def test_whitened_rows_are_finite_and_of_length_1_or_0(
     chance, columns = np.random.default_rng(seed), table.shape[1]
     center = chance.uniform(-1, 1, columns) * (1 if unit_rows else 1.7e308) if centred else None
     whitening = size * chance.uniform(-1, 1, (columns, columns))
-    made = Preprocessing(
-        unit_rows=unit_rows, center=center, whitening=whitening, constant=constant, rescale=True
-    )
+    arrays = {"whitening": whitening} | ({} if center is None else {"center": center})
+    made = earlier(unit_rows=unit_rows, constant=constant, rescale=True, **arrays)
     norms = np.linalg.norm(made.apply(table).astype(np.float64), axis=1)
     assert (np.isclose(norms, 1, atol=1e-6) | ((norms == 0) & (constant == 0))).all()
 
@@ -280,7 +289,7 @@ def test_a_whitened_row_is_the_same_to_the_last_bit_in_any_table(rows: int, colu
     chance = np.random.default_rng(columns)
     gone = chance.normal(size=(1, columns))
     whitening = np.eye(columns) - gone.T @ gone / (gone**2).sum()
-    made = Preprocessing(whitening=whitening, rescale=True)
+    made = Preprocessing([UnitLength(), Multiply(whitening), UnitLength()])
     table = chance.normal(size=(rows, columns))
     table[::2] = gone * table[::2, :1]
     whole = made.apply(table)
@@ -296,43 +305,40 @@ def test_a_whitened_row_is_the_same_to_the_last_bit_in_any_table(rows: int, colu
 
 
 def test_nobody_can_change_the_numbers_afterwards() -> None:
-    center = np.ones(3)
-    made = Preprocessing(center=center)
-    center[0] = 7
-    assert made.center is not None and made.center[0] == 1
+    mean = np.ones(3)
+    made = Subtract(mean)
+    mean[0] = 7
+    assert made.mean[0] == 1
     with pytest.raises(ValueError, match="read-only"):
-        made.center[0] = 7
+        made.mean[0] = 7
 
 
 @pytest.mark.parametrize(
-    ("fields", "message"),
+    ("make", "message"),
     [
-        ({"shift": np.ones(3)}, "shift and scale go together"),
-        ({"shift": np.ones(3), "scale": np.array([1.0, 0.0, 1.0])}, "above 0"),
-        ({"shift": np.ones(3), "scale": np.array([1.0, -1.0, 1.0])}, "above 0"),
-        ({"shift": np.ones(3), "scale": np.ones(2)}, "same number of columns"),
-        ({"center": np.array([1.0, np.nan])}, "finite"),
-        ({"center": np.ones((2, 2))}, "one a column"),
-        ({"center": np.array([])}, "one a column"),
-        ({"center": "abc"}, "must be numbers"),
-        ({"unit_rows": "yes"}, "true or false"),
-        ({"rescale": 1}, "true or false"),
-        ({"whitening": np.eye(3)}, "rescale=True"),
-        ({"constant": 0.25}, "rescale=True"),
-        ({"anchor": -1.0}, "anchor"),
-        ({"anchor": np.inf}, "anchor"),
-        ({"constant": -0.25, "rescale": True}, "constant"),
-        ({"constant": np.nan, "rescale": True}, "constant"),
-        ({"constant": 1e4, "rescale": True}, "constant"),
-        ({"whitening": np.ones(3), "rescale": True}, "columns times columns"),
-        ({"whitening": np.ones((2, 3)), "rescale": True}, "columns times columns"),
-        ({"whitening": np.diag([1.0, np.inf]), "rescale": True}, "finite"),
-        ({"whitening": np.eye(3), "center": np.ones(2), "rescale": True}, "same number of columns"),
+        (lambda: Scale(np.ones(3), np.array([1.0, 0.0, 1.0])), "above 0"),
+        (lambda: Scale(np.ones(3), np.array([1.0, -1.0, 1.0])), "above 0"),
+        (lambda: Scale(np.ones(3), np.ones(2)), "same number of columns"),
+        (lambda: Subtract(np.array([1.0, np.nan])), "finite"),
+        (lambda: Subtract(np.ones((2, 2))), "one a column"),
+        (lambda: Subtract(np.array([])), "one a column"),
+        (lambda: Subtract("abc"), "must be numbers"),
+        (lambda: Preprocessing(unit_rows="yes"), "true or false"),
+        (lambda: Append(-1.0), "value"),
+        (lambda: Append(np.inf), "value"),
+        (lambda: Append(np.nan), "value"),
+        (lambda: ClipLength(0.0), "reach"),
+        (lambda: Divide(0.0), "by"),
+        (lambda: Multiply(np.ones(3)), "columns times columns"),
+        (lambda: Multiply(np.ones((2, 3))), "columns times columns"),
+        (lambda: Multiply(np.diag([1.0, np.inf])), "finite"),
+        (lambda: Preprocessing([Subtract(np.ones(2)), Multiply(np.eye(3))]), "same number"),
+        (lambda: Preprocessing([UnitLength(), Encode(ENCODING)]), "only the first"),
     ],
 )
-def test_preprocessing_that_cannot_be_is_refused(fields: dict[str, Any], message: str) -> None:
+def test_row_maps_that_cannot_be_are_refused(make: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        Preprocessing(**fields)
+        make()
 
 
 def test_arrays_of_unknown_names_are_refused() -> None:

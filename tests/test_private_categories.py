@@ -1,4 +1,4 @@
-"""Names that are bought: only those many rows have, and one row shows no more than is paid for."""
+"""Privately estimated categories: only frequent values, and one row shows what is paid for."""
 
 import math
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import beta, binom
 
 from dptune import accounting, gdp
-from dptune.columns.private_categories import _counted, private_categories
+from dptune.columns.private_categories import _count, private_categories
 from dptune.errors import InvalidInput
 from dptune.privacy import ThresholdedCount
 from dptune.study.measure import fresh_normal
@@ -30,7 +30,7 @@ def names(many: int) -> list[str]:
     return [f"name {number}" for number in range(many)]
 
 
-def test_common_names_are_bought_the_commonest_first_up_to_the_slots() -> None:
+def test_commonest_values_are_released_up_to_at_most() -> None:
     table = codes(5, 300, 200, 100, 99)
     (bought,) = private_categories([table], [names(5)], [20], 1.0, 99.9, no_noise)
     assert bought == ("name 1", "name 2", "name 3")
@@ -38,7 +38,7 @@ def test_common_names_are_bought_the_commonest_first_up_to_the_slots() -> None:
     assert bought == ("name 1", "name 2")
 
 
-def test_columns_are_apart_and_tables_add_up_and_gaps_are_no_names() -> None:
+def test_counts_are_per_column_over_all_tables_without_missing_values() -> None:
     left, right = codes(60, 10)[:, 0], codes(10, 60)[:, 0]
     table = np.stack([left, right], axis=1)
     table[60:, 0] = math.nan
@@ -48,7 +48,7 @@ def test_columns_are_apart_and_tables_add_up_and_gaps_are_no_names() -> None:
     assert bought == (("a",), ("d", "c"))
 
 
-def test_a_name_without_a_row_never_appears_whatever_the_noise() -> None:
+def test_value_without_row_is_never_released() -> None:
     (bought,) = private_categories(
         [codes(3)], [names(4)], [9], 1e6, 2.0, lambda shape: np.full(shape, 9.0)
     )
@@ -56,20 +56,18 @@ def test_a_name_without_a_row_never_appears_whatever_the_noise() -> None:
     assert private_categories([codes(0)], [names(0)], [9], 1.0, 2.0, fresh_normal) == ((),)
 
 
-def test_a_row_adds_one_to_one_name_of_every_column() -> None:
+def test_row_adds_one_to_one_count_of_every_column() -> None:
     generator = np.random.default_rng(0)
     table = generator.integers(0, 4, (50, 3)).astype(np.float32)
-    before = _counted([table], [names(4)] * 3)
+    before = _count([table], [names(4)] * 3)
     for row in ([0.0, 3.0, 1.0], [2.0, math.nan, 2.0], [math.nan] * 3):
-        after = _counted(
-            [table[:20], table[20:], np.array([row], dtype=np.float32)], [names(4)] * 3
-        )
+        after = _count([table[:20], table[20:], np.array([row], dtype=np.float32)], [names(4)] * 3)
         for old, new, value in zip(before, after, row, strict=True):
             assert (new - old).sum() == (not math.isnan(value))
             assert (new - old).min() >= 0
 
 
-def test_a_name_of_one_row_is_shown_as_often_as_the_slack_says() -> None:
+def test_value_of_one_row_is_released_as_often_as_slack_allows() -> None:
     """Each of many names has one row, and noise of its own: by the formula, and counted."""
     many, noise, threshold = 50_000, 3.0, 8.0
     (bought,) = private_categories(
@@ -81,7 +79,7 @@ def test_a_name_of_one_row_is_shown_as_often_as_the_slack_says() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 9])
-def test_an_audit_of_one_row_more_finds_no_more_than_is_paid(rows: int) -> None:
+def test_audit_of_one_more_row_stays_within_price(rows: int) -> None:
     """Whether the name is shown, over many names at once: no test may beat (epsilon, delta)."""
     many, event = 40_000, ThresholdedCount(noise=2.0, threshold=6.0)
 

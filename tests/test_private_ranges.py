@@ -1,4 +1,4 @@
-"""Ranges bought from ranks: one row moves them by what is paid, and they are of use."""
+"""Ranges estimated from noisy ranks: one row moves them as paid for, and they are useful."""
 
 import itertools
 import math
@@ -152,18 +152,18 @@ def test_marks_are_so_far_apart_at_most(marks: Marks, apart: float) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=6), st.tuples(NUMBERS, NUMBERS))
-def test_a_row_is_counted_once_in_every_column_and_a_gap_is_not(
+def test_row_counts_once_per_column_and_missing_values_do_not(
     rows: list[tuple[float, float]], row: tuple[float, float]
 ) -> None:
     def counted(table: list[tuple[float, float]]) -> list[Array]:
         seen: list[Array] = []
-        kept = ranges._found
-        ranges._found = lambda ranks, *_: seen.append(ranks)  # type: ignore[assignment]
+        kept = ranges._estimate
+        ranges._estimate = lambda ranks, *_: seen.append(ranks)  # type: ignore[assignment]
         try:
             codes = np.array(table, dtype=np.float32).reshape(-1, 2)
             private_ranges([codes[:1], codes[1:]], 2, 1.0, 9, no_noise)
         finally:
-            ranges._found = kept
+            ranges._estimate = kept
         return [np.diff(ranks, prepend=0.0) for ranks in seen]
 
     before, after, gap = counted(rows), counted([*rows, row]), counted([*rows, (math.nan, 1.0)])
@@ -219,7 +219,7 @@ MADE = np.random.default_rng(1)
         "rare",
     ],
 )
-def test_ranges_of_a_few_thousand_rows_at_epsilon_1_are_of_use(
+def test_ranges_of_few_thousand_rows_at_epsilon_1_are_useful(
     values: Array, low: tuple[float, float], high: tuple[float, float]
 ) -> None:
     for seed in range(10):
@@ -239,7 +239,7 @@ def test_ranges_of_a_few_thousand_rows_at_epsilon_1_are_of_use(
     ],
     ids=["two-values", "rare", "constant", "three-values", "numbers"],
 )
-def test_it_is_seen_whether_rows_lie_between_the_ends(values: Array, between: bool) -> None:
+def test_range_reports_rows_between_its_ends(values: Array, between: bool) -> None:
     for seed in range(10):
         assert look(np.asarray(values, dtype=np.float64), NOISE / 2, seed).between == between
 
@@ -270,7 +270,7 @@ def test_with_next_to_no_noise_the_ends_are_quantiles(values: Array) -> None:
     ],
     ids=["normal", "exponential", "even", "two-values"],
 )
-def test_what_noise_hides_is_about_where_the_tails_end(
+def test_ends_extend_to_tails_hidden_by_noise(
     values: Callable[[np.random.Generator], Array],
     low: tuple[float, float],
     high: tuple[float, float],
@@ -294,7 +294,7 @@ def test_the_rule_of_how_many_rows_are_needed_follows_the_noise() -> None:
     assert FINE.noise_of_ranks(noise) == pytest.approx(200)
 
 
-def test_sizes_are_told_by_coarse_marks_where_fine_ones_are_too_noisy() -> None:
+def test_coarse_marks_compare_scales_if_fine_marks_are_too_noisy() -> None:
     """Three quarters of the noise in a rank, by a sum of its own; and fine marks as long as ranks
     are off by a tenth of the rows or less."""
     less = math.sqrt(
@@ -330,6 +330,6 @@ def wrong_noise() -> None:
 
 
 @pytest.mark.parametrize(("wrong", "words"), [(wrong_table, "2 columns"), (wrong_noise, "float64")])
-def test_what_would_be_another_release_is_refused(wrong: Callable[[], None], words: str) -> None:
+def test_invalid_release_is_refused(wrong: Callable[[], None], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         wrong()

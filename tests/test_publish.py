@@ -76,7 +76,7 @@ def test_a_published_folder_is_checked_as_its_run_is(run: Path, tmp_path: Path) 
         publish(tmp_path / "out", tmp_path / "again")
     publish(run, tmp_path / "other")
     (tmp_path / "other" / "models" / "trial-1.safetensors").write_bytes(b"not read by load")
-    with pytest.raises(FolderProblem, match=r"trial-1.safetensors is not what the study left"):
+    with pytest.raises(FolderProblem, match=r"trial-1.safetensors has changed since the study"):
         publish(tmp_path / "other", tmp_path / "again")
     assert not (tmp_path / "again").exists() and not (tmp_path / ".again.new").exists()
 
@@ -108,14 +108,14 @@ def test_a_run_that_is_not_finished_or_not_checked_is_not_published(tmp_path: Pa
         publish(tmp_path / "run", tmp_path / "out")
     study(tmp_path / "old")
     without_digests(tmp_path / "old")
-    with pytest.raises(InvalidInput, match=r"kept no SHA-256.*dptune resume .*old writes them"):
+    with pytest.raises(InvalidInput, match=r"kept no SHA-256.*Write them: dptune resume .*old"):
         publish(tmp_path / "old", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_run_whose_guarantee_covers_nothing_is_not_published(tmp_path: Path) -> None:
     study(tmp_path / "run", score=UnpaidScore())
-    with pytest.raises(InvalidInput, match=r"covers nothing.*nothing of it may leave"):
+    with pytest.raises(InvalidInput, match=r"covers nothing.*Nothing of it may leave"):
         publish(tmp_path / "run", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -124,11 +124,11 @@ def test_a_folder_that_holds_something_is_left_alone(run: Path, tmp_path: Path) 
     (tmp_path / "out").mkdir()
     publish(run, tmp_path / "out")  # it was empty
     before = contents(tmp_path / "out")
-    with pytest.raises(InvalidInput, match="is there already; give a new folder"):
+    with pytest.raises(InvalidInput, match="exists already; give a new folder"):
         publish(run, tmp_path / "out")
     assert contents(tmp_path / "out") == before
     (tmp_path / "file").write_text("mine")
-    with pytest.raises(InvalidInput, match="is there already"):
+    with pytest.raises(InvalidInput, match="exists already"):
         publish(run, tmp_path / "file")
 
 
@@ -145,7 +145,7 @@ def test_a_folder_from_somebody_else_cannot_have_other_files_copied(tmp_path: Pa
     files = dict(FinishedRun.open(tmp_path / "run").files)
     for name in ("../mine", "ledger.db", str(mine)):
         with_files(tmp_path / "run", {**files, name: "0" * 64})
-        with pytest.raises(FolderProblem, match="is not what the study left there"):
+        with pytest.raises(FolderProblem, match="has changed since the study wrote it"):
             publish(tmp_path / "run", tmp_path / "out")
     (tmp_path / "run" / "search.png").symlink_to(mine)
     with_files(tmp_path / "run", files)
@@ -165,7 +165,7 @@ def test_the_verb_publishes_and_says_what_it_cannot(
     new = str(tmp_path / "new.npy")
     assert command("predict", out, "--data", new, "-o", str(tmp_path / "a.csv"))[0] == 0
     code, _, said = command("publish", str(run), out)
-    assert code == 2 and "is there already" in said
+    assert code == 2 and "exists already" in said
     code, _, said = command("publish", str(run), "/proc/nowhere/x")
     assert code == 2 and "cannot be written" in said
     with pytest.raises(DptuneError):

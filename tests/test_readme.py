@@ -15,7 +15,8 @@ from types import ModuleType
 import pytest
 
 from dptune.cli import screen
-from dptune.engines.modules.torch_module import TorchModule
+from dptune.engines.language.source import LanguageModel
+from dptune.engines.modules.source import Source
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
@@ -57,8 +58,8 @@ def test_everything_a_tutorial_shows_is_so(
     """The first command of ours in a shell, the others in this process, which has them imported;
     a network is trained in a tenth of its usual steps, and there are fewer pictures. Every page
     may use the table that the first one makes."""
-    usual = {"learning_rate": (1e-5, 1000.0), "steps": (30, 30)}
-    monkeypatch.setattr(TorchModule, "usual_space", usual)
+    for source in (Source, LanguageModel):
+        monkeypatch.setattr(source, "steps", 30)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr(screen.out, "_width", 100)  # it was made before that was asked for

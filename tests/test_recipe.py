@@ -17,11 +17,16 @@ from safetensors.torch import load_file, save_file
 
 from dptune import Budget, Data, Ledger, Preparation, accounting, load, resume
 from dptune.data import DiskRows, write_chunks
-from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import Encode, Multiply, Subtract, UnitLength
 from dptune.data.rows import DataFacts
-from dptune.data.whitening import Whitening
 from dptune.engines.linear import LinearEngine
+from dptune.engines.traits import Traits
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
+from dptune.preparation.centring import MEAN
+from dptune.preparation.lengths import private_lengths, typical_length
+from dptune.preparation.pipeline import plan, prepare
+from dptune.preparation.step import State
+from dptune.preparation.whitening import SECOND_MOMENT, WhiteningMatrix
 from dptune.privacy import FullBatchRun, PrivateMean, PrivateSecondMoment, total
 from dptune.report import model_card
 from dptune.report.record import Record
@@ -32,15 +37,14 @@ from dptune.search.score import HeldOutScore, NoisyScore
 from dptune.search.unit_noise import UnitNoise
 from dptune.search.wosm import Wosm
 from dptune.study.config import Config, parse, preparation_from
-from dptune.study.measure import private_lengths, typical_length
 from dptune.study.outline import Outline
 from dptune.study.payments import Payments
 from dptune.study.planning import read_config
-from dptune.study.prepare import Prepared, prepare
-from dptune.study.recipe import in_words, settled, shares
+from dptune.study.recipe import case_of, in_words, settled
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import Progress
 from support.old_folders import without_digests
+from support.row_maps import appended, matrix_of, mean_of
 from support.rows import make_data, make_rows
 from support.spy import Spied, spy_on_engine
 from support.studies import BUDGET, SPACE, contents, stop_after, study
@@ -107,26 +111,28 @@ def test_the_gates_open_where_noise_does_not_outweigh_what_is_bought(
     most_off: float,
 ) -> None:
     config = asked(budget=Budget(epsilon, 1e-5))
-    bought = shares(config, facts(rows, columns))
-    assert (bought.center > 0, bought.whiten > 0) == (center, whiten)
+    planned = plan(case_of(config, facts(rows, columns)))
+    assert (MEAN in planned.events, SECOND_MOMENT in planned.events) == (center, whiten)
     mu = config.budget.mu
     assert center == (math.sqrt(columns / share_of_mean) / (mu * rows) <= most_off)
     assert whiten == (1.4 * columns**1.5 / (math.sqrt(0.02) * mu * rows) <= 5)
 
 
 def test_each_gate_says_why_in_one_sentence() -> None:
-    many = "more than 100 columns are taken for features of one scale"
-    unscaled = f"not scaled column by column: {many} (declare ranges if they are not)"
+    unscaled = (
+        "columns are not scaled one by one: more than 100 columns are taken for features of one "
+        "scale (declare ranges if they are not)"
+    )
     assert in_words(asked(), facts(15_326, 384)) == (
-        "centred by a private mean: 1 % of the budget",
-        "not whitened: 384 columns are too many for 15,326 rows at this budget",
         unscaled,
+        "centred with a private mean: 1 % of the budget",
+        "not whitened: 384 columns are too many for 15,326 rows at this budget",
     )
     both = Preparation(center_share=0, whiten_share=0.025)
     assert in_words(asked(preparation=both), facts(15_326, 384)) == (
-        "not centred, as asked",
-        "whitened by a private second moment: 2.5 % of the budget",
         unscaled,
+        "not centred: as asked",
+        "whitened with a private second moment: 2.5 % of the budget",
     )
     pictures = DataFacts(1000, (3, 8, 8), 1, 10, "softmax")
     assert in_words(asked(preparation=Preparation(unit_rows=False)), pictures) == ()
@@ -138,7 +144,7 @@ NEVER: dict[str, tuple[dict[str, Any], DataFacts]] = {
         {"preparation": Preparation(unit_rows=False)},
         facts(50_000, 64),
     ),
-    "it is for classes": (
+    "only for classification": (
         {"preparation": Preparation(shorten=False)},
         facts(50_000, 64, 1, "squared"),
     ),
@@ -149,21 +155,20 @@ NEVER: dict[str, tuple[dict[str, Any], DataFacts]] = {
 @pytest.mark.parametrize("why", NEVER)
 def test_where_it_is_no_use_nothing_is_bought_unless_asked(why: str) -> None:
     changed, known = NEVER[why]
-    bought = shares(asked(**changed), known)
-    assert (bought.center, bought.whiten) == (0, 0)
+    assert not {MEAN, SECOND_MOMENT} & set(plan(case_of(asked(**changed), known)).events)
     assert all(why in sentence for sentence in in_words(asked(**changed), known))
 
 
 def test_rows_that_are_not_scaled_again_are_not_whitened_unless_asked() -> None:
     config = settled(asked(preparation=Preparation(rescale=False)), facts(50_000, 64))
     assert config.preparation.whiten_share == 0
-    assert "not whitened, as asked" not in in_words(config, facts(50_000, 64))
+    assert "not whitened: as asked" not in in_words(config, facts(50_000, 64))
 
 
 def test_another_engine_gets_its_rows_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinearEngine, "linear_in_rows", False)
-    assert shares(asked(), facts(50_000, 64)).center == 0
-    assert "nothing is known" in in_words(asked(), facts(50_000, 64))[0]
+    monkeypatch.setattr(LinearEngine, "traits", Traits())
+    assert MEAN not in plan(case_of(asked(), facts(50_000, 64))).events
+    assert "not measured for a" in in_words(asked(), facts(50_000, 64))[0]
 
 
 def test_the_decision_is_the_same_whatever_the_rows_hold() -> None:
@@ -173,7 +178,8 @@ def test_the_decision_is_the_same_whatever_the_rows_hold() -> None:
     plans = [Outline(config=settled(asked(), d.facts), data=d.facts, reused=False)
              for d in (Data(features, labels), others)]  # fmt: skip
     assert plans[0].payments == plans[1].payments
-    assert plans[0].recipe == plans[1].recipe and plans[0].constant == plans[1].constant
+    assert plans[0].recipe == plans[1].recipe
+    assert plans[0].preparation["constant"] == plans[1].preparation["constant"]
 
 
 def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> None:
@@ -185,7 +191,6 @@ def test_what_is_decided_is_written_down_for_later_versions(tmp_path: Path) -> N
         center_share=0.01,
         whiten_share=0.02,
         logarithm_share=0,
-        finer_mean=False,
         shorten=False,
         curves=1,
         **for_columns,
@@ -240,7 +245,7 @@ def test_the_last_half_is_averaged_where_there_is_signal_enough(
 ) -> None:
     config = settled(asked(budget=Budget(epsilon, 1e-5)), facts(rows, columns, outputs))
     assert config.plan(rows).averaging == averaging
-    said = "trained on to the mean of the last half of all steps: free"
+    said = "final weights: average of the last half of the iterates (no privacy cost)"
     assert (said in in_words(config, facts(rows, columns, outputs))) == (averaging == "swa")
 
 
@@ -273,6 +278,11 @@ def outlined(known: DataFacts, **changed: Any) -> Outline:
     return Outline(config=settled(asked(**changed), known), data=known, reused=False)
 
 
+def constant_of(planned: Outline) -> float:
+    found: float = planned.preparation["constant"].constant
+    return found
+
+
 @pytest.mark.parametrize(
     ("columns", "changed", "constant"),
     [
@@ -290,7 +300,7 @@ def outlined(known: DataFacts, **changed: Any) -> Outline:
 def test_centred_rows_of_unit_length_get_a_constant(
     columns: int, changed: dict[str, Any], constant: float
 ) -> None:
-    assert outlined(facts(50_000, columns), **changed).constant == constant
+    assert constant_of(outlined(facts(50_000, columns), **changed)) == constant
 
 
 @pytest.mark.parametrize(
@@ -306,7 +316,7 @@ def test_lengths_are_counted_where_rows_are_whitened(
     changed: dict[str, Any], counted: bool
 ) -> None:
     planned = outlined(facts(50_000, 64), **changed)
-    assert (planned.lengths is not None) == counted == ("row lengths" in planned.preparing)
+    assert ("row lengths" in planned.preparing) == counted
 
 
 def without_noise(shape: tuple[int, ...]) -> Any:
@@ -318,7 +328,7 @@ def test_a_row_is_in_one_cell_of_the_lengths(row: Any) -> None:
     """So all of them together are one count, whatever the row."""
     features, _ = make_rows()
     with_row = np.concatenate([features, row[None]])
-    counts = [private_lengths([t], 4, 1.0, 400, without_noise) for t in (features, with_row)]
+    counts = [private_lengths([t], 1.0, without_noise) for t in (features, with_row)]
     moved = counts[1] - counts[0]
     assert sorted(moved)[-1] == 1 == moved.sum() and np.count_nonzero(moved) == 1
 
@@ -328,33 +338,35 @@ def test_lengths_are_counted_exactly_before_there_is_noise_on_them() -> None:
     features, _ = make_rows(8000)
     large: Callable[..., Any] = lambda shape: np.full(shape, 2.0**53)  # noqa: E731
     parts = np.array_split(features, 50)
-    whole = private_lengths([features], 4, 1.0, 8000, without_noise)
-    assert np.array_equal(private_lengths(parts, 4, 1.0, 8000, large), whole + 2.0**53)
+    whole = private_lengths([features], 1.0, without_noise)
+    assert np.array_equal(private_lengths(parts, 1.0, large), whole + 2.0**53)
 
 
 def test_the_typical_length_is_the_median_unless_noise_drowns_it() -> None:
     features = (
         np.eye(4)[np.arange(400) % 4] * np.repeat([0.5, 8.0, 100.0], [100, 200, 100])[:, None]
     )
-    counts = private_lengths([features], 4, 1.0, 400, without_noise)
+    counts = private_lengths([features], 1.0, without_noise)
     assert typical_length(counts, 1.0) == pytest.approx(8.0, rel=0.2)
     assert typical_length(counts, 60.0) is None
 
 
-def prepared_by(planned: Outline, figures: dict[str, Any]) -> Prepared:
-    return prepare(planned, Preprocessing(), lambda label, *_: figures.get(label))
+def prepared_by(planned: Outline, figures: dict[str, Any]) -> State:
+    """The state of rows whose statistics are these."""
+    steps = planned.preparation
+    return prepare(steps, lambda step, *_: figures.get(step.name), steps.start(None))
 
 
 def test_the_curvature_counts_the_constant_in() -> None:
     """The largest eigenvalue of rows of unit length with a constant beside them, scaled again."""
     planned = outlined(facts(50_000, 4))
-    assert planned.second_moment is not None
-    noise = planned.second_moment.noise_multiplier
+    event = planned.preparing[SECOND_MOMENT]
+    assert isinstance(event, PrivateSecondMoment)
     for moment in (np.diag([0.7, 0.1, 0.1, 0.1]), np.eye(4) / 4):
         figures = {"private mean": np.zeros(4), "second moment": moment}
         made = prepared_by(planned, figures)
-        alone = Whitening.of(moment, noise, 50_000).curvature
-        assert made.preprocessing.constant == 0.25
+        alone = WhiteningMatrix.of(moment, event.noise_multiplier, 50_000).curvature
+        assert appended(made.preprocessing) == [0.25]
         beside = np.linalg.eigvalsh(np.diag([alone, 0.25**2]) / (1 + 0.25**2))[-1]
         assert made.curvature == pytest.approx(beside)
 
@@ -366,7 +378,7 @@ def test_what_is_lost_leaves_the_constant_where_it_was(lost: str) -> None:
     figures |= dict.fromkeys(figures if lost == "both" else [lost])
     made = prepared_by(outlined(facts(50_000, 4)), figures)
     assert made.preprocessing.columns(4) == 5
-    assert (made.preprocessing.center is None) == (lost != "second moment")
+    assert (mean_of(made.preprocessing) is None) == (lost != "second moment")
     assert made.curvature <= 1
 
 
@@ -379,7 +391,7 @@ def test_a_model_predicts_raw_rows_as_the_prepared_ones_it_was_trained_on(
     if source == "disk":
         data = Data(on_disk(tmp_path / "rows", features, labels, precision="float64"))
     result = study(tmp_path / "run", data, **LARGE, **AUTO)
-    assert result.model.preprocessing.constant == 0.25 and result.model.shape == (4,)
+    assert appended(result.model.preprocessing)[-1] == 0.25 and result.model.shape == (4,)
     assert result.model.model.weights.shape == (2, 6)  # the length of a row, and the constant
     _, seen = spied.runs[-1]
     trained = np.concatenate([chunk.features[:, 0].numpy() for chunk in seen.chunks()])
@@ -397,8 +409,8 @@ def test_an_engine_with_a_bias_trains_on_rows_as_wide_as_they_were(
     tmp_path: Path, spied: Spied
 ) -> None:
     result = study(tmp_path / "run", Data(*stretched()), engine=LinearEngine(bias=True), **AUTO)
-    assert result.model.preprocessing.center is not None
-    assert result.model.preprocessing.constant == result.model.preprocessing.anchor == 0
+    assert mean_of(result.model.preprocessing) is not None
+    assert not appended(result.model.preprocessing)
     assert spied.runs[-1][1].columns == 4
 
 
@@ -411,10 +423,12 @@ def test_models_of_older_versions_have_no_constant(tmp_path: Path) -> None:
     with safe_open(file, "pt") as stored:
         tensors = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
         about = json.loads(stored.metadata()["facts"])
-    del about["constant"], about["rescale"]
+    encode, *_ = about.pop("row_maps")
+    about["encoding"] = encode["encoding"]
+    tensors["prepare.center"] = tensors.pop("prepare.2.mean")
     save_file(tensors, file, {"facts": json.dumps(about)})
     again = load(tmp_path / "run")
-    assert again.preprocessing.constant == 0 and not again.preprocessing.rescale
+    assert [type(each) for each in again.preprocessing.maps] == [Encode, UnitLength, Subtract]
     np.testing.assert_array_equal(
         again.decision_function(features), result.model.decision_function(features)
     )
@@ -478,8 +492,9 @@ def test_what_a_constant_tells_of_values_makes_no_trial_dearer_than_was_held() -
         preparation=Preparation(center_share=0.02, whiten_share=0),
     )
     before = Outline(config=config, data=known, reused=False)
-    assert before.schedule.census is None and before.constant
-    after = replace(before, curvature=1 / (1 + before.constant**2))
+    constant = constant_of(before)
+    assert before.schedule.census is None and constant
+    after = replace(before, curvature=1 / (1 + constant**2))
     assert after.payments == before.payments
     held = dict(before.payments)
     ((sweep, numbers),) = after.sweeps()
@@ -510,8 +525,8 @@ def test_rows_are_whitened_at_unit_length_only() -> None:
 
 def test_a_sealed_search_stays_alone(tmp_path: Path) -> None:
     result = study(tmp_path / "run", search=PrivateSelection(), **AUTO)
-    assert result.model.preprocessing.whitening is None
-    assert ["a sealed search" in sentence for sentence in result.preparation[:2]] == [True, True]
+    assert matrix_of(result.model.preprocessing) is None
+    assert sum("a sealed search" in sentence for sentence in result.preparation) == 2
     with pytest.raises(InvalidInput, match="second moment"):
         study(None, search=PrivateSelection(), preparation=Preparation(whiten_share=0.1))
 
@@ -525,8 +540,7 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     data = Data(features, labels, test=stretched(50, 1))
     result = study(tmp_path / "run", data, watch=heard.append, **LARGE, **AUTO)
     assert heard[0].doing.startswith(
-        "rows are scaled by private ranges of 4 columns if their sizes differ much, paid for "
-        "either way: 0.5 % of the budget; centred by a private mean: 1 % of the budget; "
+        "preparing: ranges of columns 0.5 %, row lengths 0.1 %, private mean 1 %, second moment 2 %"
     )
     assert heard[0].spent == 0
     figures = ["ranges of columns", "row lengths", "private mean", "second moment"]
@@ -546,13 +560,12 @@ def test_rows_are_centred_whitened_and_of_unit_length(tmp_path: Path, spied: Spi
     curvature = heard[-1].situation.curvature
     moment = load_file(tmp_path / "run" / "models" / "second_moment.safetensors")
     noise = next(p.event.noise_multiplier for p in paid if p.label == "second moment")  # type: ignore[union-attr]
-    alone = Whitening.of(moment["second_moment"].numpy(), noise, 400).curvature
+    alone = WhiteningMatrix.of(moment["second_moment"].numpy(), noise, 400).curvature
     assert curvature == alone / (1 + 0.25**2) < 0.6
     assert Record.read(tmp_path / "run").situation.curvature == curvature
     card = model_card(tmp_path / "run")
-    shared = r"\(they shared 0\.\d\d of their length\)"
-    assert re.search(rf"centred by a private mean {shared}: 1 %", card)
-    assert re.search(r"\(one direction held \d+ % of them, now \d+ %\): 2 % of the budget", card)
+    assert re.search(r"centred with a private mean, 0\.\d\d of a row long: 1 %", card)
+    assert re.search(r"direction from \d+ % to \d+ % of a row: 2 % of the budget", card)
     kept, given = load(tmp_path / "run"), features[:50]
     assert np.array_equal(kept.decision_function(given), result.model.decision_function(given))
 
@@ -578,7 +591,7 @@ def test_it_goes_with_everything_else(combined: str, source: str, tmp_path: Path
         chunks = on_disk(tmp_path / "rows", features, labels)
         data = Data(chunks, public=make_rows(100, 2))
     result = study(tmp_path / "run", data, **AUTO | COMBINED[combined])
-    assert result.model.preprocessing.whitening is not None
+    assert matrix_of(result.model.preprocessing) is not None
     assert result.guarantee.epsilon <= BUDGET.epsilon
     spent = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     assert spent.spent_epsilon <= BUDGET.epsilon
@@ -601,11 +614,12 @@ def test_a_study_goes_on_without_what_was_lost(doing: str, tmp_path: Path) -> No
     before = contents(tmp_path / "run")
     result = resume(tmp_path / "run", data)
     made, lost = result.model.preprocessing, " ".join(result.notes)
-    assert (made.center is None) == (doing == "private mean")
-    assert (made.whitening is None) == (doing == "second moment")
-    assert ("row lengths were cut off: paid for" in lost) == (doing == "row lengths")
-    assert ("mean was cut off: paid for" in lost) == (doing == "private mean")
-    assert ("second moment was cut off: paid for" in lost) == (doing == "second moment")
+    assert (mean_of(made) is None) == (doing == "private mean")
+    assert (matrix_of(made) is None) == (doing == "second moment")
+    interrupted = "interrupted after payment"
+    assert (f"row lengths were {interrupted}" in lost) == (doing == "row lengths")
+    assert (f"mean was {interrupted}" in lost) == (doing == "private mean")
+    assert (f"second moment was {interrupted}" in lost) == (doing == "second moment")
     released = " ".join(result.guarantee.releases)
     assert ("mean of the rows" in released) == (doing != "private mean")
     assert ("second moment of the rows" in released) == (doing != "second moment")
@@ -638,7 +652,7 @@ def test_what_is_on_disk_is_not_taken_again(
     before = contents(tmp_path / "run")[f"models/{name}.safetensors"]
     result = resume(tmp_path / "run", data)
     assert contents(tmp_path / "run")[f"models/{name}.safetensors"] == before
-    assert not any("was cut off" in note for note in result.notes)
+    assert not any("interrupted" in note for note in result.notes)
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     assert all(p.state == "committed" for p in state.counted)
 
@@ -667,9 +681,9 @@ def test_damage_is_told_and_what_was_removed_is_lost(
         resume(tmp_path / "run", data)
     file.unlink()
     result = resume(tmp_path / "run", data)
-    found = {"mean": "center", "second_moment": "whitening"}[name]
-    assert getattr(result.model.preprocessing, found) is None
-    assert any("was cut off" in note for note in result.notes)
+    kind: Any = {"mean": Subtract, "second_moment": Multiply}[name]
+    assert result.model.preprocessing.find(kind) is None
+    assert any("interrupted" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("name", ["mean", "second_moment"])
@@ -698,7 +712,7 @@ def test_what_an_older_version_did_not_know_it_did_not_do() -> None:
             center_share=float(share), whiten_share=0, rescale=rescale, shorten=None, curves=1
         )
         nothing = {"range_share": 0, "category_share": 0, "logarithm_share": 0, "class_share": 0}
-        assert found == replace(expected, **nothing, shrink_mean=False, finer_mean=False)
+        assert found == replace(expected, **nothing, shrink_mean=False)
 
 
 def _as_older_versions_wrote(self: Config, now: Any = Config.to_toml) -> str:
@@ -719,8 +733,9 @@ def test_a_study_of_an_older_version_goes_on_as_it_began(
     assert "center_share" in text and "whiten_share" not in text and "rescale" not in text
     result = resume(tmp_path / "run", data)
     made = result.model.preprocessing
-    assert (made.center is not None) == bool(share) and made.whitening is None
-    assert not made.rescale
+    assert (mean_of(made) is not None) == bool(share) and matrix_of(made) is None
+    kinds = [type(each) for each in made.maps]
+    assert kinds == [Encode, UnitLength] + [Subtract] * bool(share)
     lengths = spied.runs[-1][1].norms.numpy()
     assert (np.ptp(lengths) > 0.1) == bool(share)
     counted = "noisy counts of rows by class" + " and by length" * bool(share)
@@ -739,7 +754,7 @@ def test_a_search_is_reused_with_the_same_preparation_only(tmp_path: Path) -> No
             study(tmp_path / "second", data, **again, budget=budget, **asked)
     less = Budget(1.9, 1e-5)  # for which a larger share of it buys them
     result = study(tmp_path / "second", data, **again, budget=less, **AUTO)
-    assert result.model.preprocessing.whitening is not None
+    assert matrix_of(result.model.preprocessing) is not None
     bought = [
         read_config(RunFolder.open(tmp_path / name)).preparation.range_share
         for name in ("first", "second")

@@ -18,10 +18,12 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from dptune import Budget, DPLinearRegressor, Preparation, UnitNoise, accounting, tune
 from dptune.data import Data
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import ClipLength
 from dptune.data.rows import DataFacts
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.errors import InvalidInput
 from dptune.estimator import EXPECTED_FAILED_CHECKS_OF_VALUES
+from dptune.preparation.lengths import clips
 from dptune.privacy import NoisyCount
 from dptune.report import model_card
 from dptune.search import LinearScaling, NoisyScore, Space
@@ -30,8 +32,9 @@ from dptune.study import measure
 from dptune.study.check import BETTER, NO_BETTER_VALUES, UNKNOWN, ErrorCheck, error_check
 from dptune.study.config import Config
 from dptune.study.outline import CHECK, Outline
-from dptune.study.recipe import in_words, settled, shortens
+from dptune.study.recipe import case_of, in_words, settled
 from support.noise import repeated_noise
+from support.row_maps import earlier
 
 RANGE = (0.0, 100.0)
 BESIDE = ("check_estimators_pickle", "check_dict_unchanged", "check_estimator_tags_renamed")
@@ -116,14 +119,14 @@ def test_the_guarantee_names_what_checked_it(fitted: DPLinearRegressor) -> None:
 
 def test_rows_with_a_reach_are_cut_and_shorter_ones_stay_in_proportion() -> None:
     rows = np.array([[3.0, 4.0], [0.3, 0.4], [30.0, 40.0], [0.0, 0.0], [1e300, 0.0]])
-    cut = Preprocessing(unit_rows=False, reach=10.0).apply(rows)
+    cut = Preprocessing([ClipLength(10.0)]).apply(rows)
     np.testing.assert_allclose(cut, [[0.3, 0.4], [0.03, 0.04], [0.6, 0.8], [0, 0], [1, 0]], 1e-6)
 
 
 def test_no_step_makes_rows_with_a_reach_longer_than_one() -> None:
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(200, 3)) * rng.lognormal(sigma=3, size=(200, 1))
-    made = Preprocessing(
+    made = earlier(
         unit_rows=False,
         reach=1.0,
         center=np.array([0.5, -2.0, 0.0]),
@@ -132,15 +135,12 @@ def test_no_step_makes_rows_with_a_reach_longer_than_one() -> None:
     )
     done = made.apply(rows)
     assert done.shape == (200, 4) and np.linalg.norm(done, axis=1).max() <= 1 + 1e-6
-    np.testing.assert_allclose(done[:, -1], made.constant_beside, rtol=1e-6)
+    np.testing.assert_allclose(done[:, -1], 0.25 / math.hypot(1, 0.25), rtol=1e-6)
     again = Preprocessing.from_arrays(made.arrays(), made.facts())
-    assert (again.apply(rows) == done).all() and "longer ones cut" in made.in_words()
+    assert (again.apply(rows) == done).all() and "clipped to length 1" in made.in_words()
 
 
-@pytest.mark.parametrize("also", [{}, {"unit_rows": False, "anchor": 1.0}])
-def test_a_reach_takes_the_place_of_unit_length(also: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="keep their length below it"):
-        Preprocessing(reach=1.0, **also)
+def test_clipped_rows_are_not_scaled_to_unit_length() -> None:
     with pytest.raises(InvalidInput, match="leave shorten out"):
         Preparation(unit_rows=False, shorten=True)
 
@@ -166,16 +166,20 @@ def asked(**changed: Any) -> Config:
 def test_values_are_shortened_centred_and_whitened_where_that_is_worth_its_price() -> None:
     found = settled(asked(), values(50_000, 20))
     nothing_for_columns = {"range_share": 0, "category_share": 0, "logarithm_share": 0}
-    nothing_for_columns |= {"finer_mean": False, "class_share": 0}
+    nothing_for_columns |= {"class_share": 0}
     assert found.preparation == Preparation(
         center_share=0.01, whiten_share=0.02, shorten=True, curves=1, **nothing_for_columns
     )
     assert found.recipe == {"clip_norm": 0.2, "averaging": "swa"}
     first, *_ = in_words(asked(), values(50_000, 20))
-    assert first == "cut to their usual length, by noisy counts of lengths: 0.1 % of the budget"
-    assert shortens(asked(), values(50_000, 1))  # of one column, scaling leaves the sign alone
-    assert not shortens(asked(preparation=Preparation(unit_rows=False)), values(50_000, 20))
-    assert not shortens(asked(), DataFacts(50_000, (20,), 1, 3, "softmax"))
+    assert (
+        first == "clipped to their typical length, by noisy counts of lengths: 0.1 % of the budget"
+    )
+    assert clips(
+        case_of(asked(), values(50_000, 1))
+    )  # of one column, scaling leaves the sign alone
+    assert not clips(case_of(asked(preparation=Preparation(unit_rows=False)), values(50_000, 20)))
+    assert not clips(case_of(asked(), DataFacts(50_000, (20,), 1, 3, "softmax")))
 
 
 def test_lengths_that_noise_hides_are_said_to_be() -> None:
@@ -184,9 +188,9 @@ def test_lengths_that_noise_hides_are_said_to_be() -> None:
     data = Data(features, features.sum(1), task="values", target_range=(-5, 5))
     with repeated_noise():  # of which one cell in thirty thousand stands out
         result = tune(data, budget=Budget(0.1, 1e-5), search=UnitNoise())
-    assert "row lengths were hidden by their noise: rows lose their length" in result.notes
+    assert "the row lengths are hidden by their noise: rows lose their length" in result.notes
     assert (
-        "scaled to one length, not cut to their usual one, as noise hides that: 0.1 % of the budget"
+        "typical length hidden by the noise on its counts, and not used: 0.1 % of the budget"
     ) in result.preparation
 
 
@@ -195,7 +199,7 @@ def test_what_an_older_version_began_is_neither_shortened_nor_checked() -> None:
     planned = Outline(config=old, data=values(1000, 5), reused=False)
     labels = [label for label, _ in planned.payments]
     assert labels[0] == "trial 1" and CHECK not in labels
-    assert not planned.preparing and planned.constant == 0
+    assert not planned.preparing and planned.preparation["constant"].skipped
 
 
 @pytest.mark.parametrize("clip_norm", [0.2, 1.0, None])

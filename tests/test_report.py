@@ -107,7 +107,7 @@ def test_the_landscape_is_labelled(folders: dict[str, Path]) -> None:
     shown = texts(draw(Record.read(folders["linear-scaling"])))
     for text in (
         "linear-scaling, ",
-        "% of the test rows right\nepsilon 2.0000 at delta 0.0001 for everything shown",
+        "%\nepsilon 2.0000 at delta 0.0001 for everything shown",
         "total step size r (learning rate × steps), at the price of the final run",
         "noise c on every weight",
         "noisy score\n(points above the mean of the sweep)",
@@ -133,7 +133,7 @@ def test_the_picture_of_values_tells_how_far_they_were_off(tmp_path: Path) -> No
     shown = texts(draw(Record.read(tmp_path / "r")))
     assert f"linear-scaling, RMSE {result.test_figures['RMSE']:,.4g} on the test rows\n" in shown
     assert "noisy score 1 - loss / 0.5\n(points above the mean of the sweep)" in shown
-    assert "% of the test rows right" not in shown
+    assert "test accuracy" not in shown
 
 
 def test_each_kind_of_study_has_its_own_words(folders: dict[str, Path]) -> None:
@@ -290,7 +290,8 @@ def test_a_card_tells_data_trials_settings_and_promise(folders: dict[str, Path])
     for heading in ("Data", "Privacy", "Trials", "Final run", "Check it"):
         assert f"## {heading}\n" in card
     assert "- the number of rows (400), taken from the data" in card
-    assert "None: the method chooses without looking" in model_card(folders["unit-noise"])
+    card = model_card(folders["unit-noise"])
+    assert "None: the method chooses hyperparameters without reading" in card
 
 
 def test_a_card_names_classes_and_where_noise_comes_from(folders: dict[str, Path]) -> None:
@@ -309,14 +310,13 @@ def test_a_card_names_the_first_of_many_classes(tmp_path: Path) -> None:
 def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_path: Path) -> None:
     usual = model_card(folders["unit-noise"])
     assert (
-        "| features | columns coded one row at a time, by what is declared or paid for, rows "
-        "scaled to unit length, a private mean subtracted, directions evened out by a private "
-        "second moment, a column of 0.25 put beside them, rows scaled to unit length again |"
+        "a private mean subtracted, rows scaled to unit length, rows whitened by a private second "
+        "moment, a constant column of 0.25 appended, rows scaled to unit length |"
     ) in usual
     bought = (
-        r"\| rows are \| not scaled by private ranges of 6 columns, which are of one size: 12 % "
-        r"of the budget; centred by a private mean \(.* length\): 1 % of the budget; whitened by "
-        r"a private second moment \(.* %\): 2 % of the budget; clipped at norm 0.5, so"
+        r"\| preparation \| not scaled by private ranges of 6 columns, which are of one scale: "
+        r"12 % of the budget; .*centred with a private mean, .* long: 1 % of the budget; whitened "
+        r"with a private second moment, .* row: 2 % of the budget; gradients clipped well below"
     )
     assert re.search(bought, usual)
     assert "a noisy mean of the rows; a noisy second moment of the rows" in usual
@@ -327,8 +327,8 @@ def test_a_card_says_how_features_were_prepared(folders: dict[str, Path], tmp_pa
     card = model_card(out)
     assert (
         "| features | columns shifted and scaled by public numbers, rows scaled to unit length, a "
-        "private mean subtracted, a column of 0.25 put beside them, rows scaled to unit length "
-        "again |"
+        "private mean subtracted, rows scaled to unit length, a constant column of 0.25 appended, "
+        "rows scaled to unit length |"
     ) in card
     assert "- the rows that standardise the columns" in card and "as declared |" not in card
 
@@ -381,24 +381,14 @@ def test_elsewhere_progress_is_one_line_a_stage(
         for progress in seen:
             watch(progress)
     lines = capsys.readouterr().err.replace("\n  ", " ").splitlines()
-    assert lines[0] == "preparing rows"
-    assert re.fullmatch(
-        r"preparing: ranges 12\.0 %, lengths \S+ %, mean \S+ %, second moment \S+ %, classes \S+ %",
-        lines[1],
+    assert lines[0] == (
+        "preparing: ranges of columns 12 %, row lengths 0.1 %, private mean 1 %, second moment 2 % "
+        "of the budget"
     )
-    assert [line.split(" (")[0] for line in lines[2:]] == [
+    assert [line.split(" (")[0] for line in lines[1:]] == [
         *("sweep: training 3 trials", "final run: leg 1 of 5", "checking the final model", "done")
     ]
     assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d+ s\)", lines[-1])
-
-
-def test_what_is_planned_is_said_before_it_is_paid_if_asked(
-    folders: dict[str, Path], seen: list[Progress], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with progress_view.live_view(LinearScaling(), verbose=True) as watch:
-        watch(seen[0])
-    said = " ".join(capsys.readouterr().err.split())
-    assert said == f"{seen[0].doing} preparing rows"
 
 
 def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:

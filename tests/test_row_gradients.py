@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
-from dptune.engines.modules import ghost
+from dptune.engines.modules import blocks, ghost
 from dptune.engines.modules.gradients import RowGradients, clip
 from dptune.engines.modules.recording import recorded
 from dptune.engines.modules.standardized import StandardizedConv2d
@@ -78,7 +78,7 @@ def assert_clips_as_autograd(module: nn.Module, features: Tensor) -> RowGradient
     norms = each.norm(dim=1)
     clip_norm = norms.median().item()
     # What is aimed at: a little below.
-    aim = clip_norm * (1 - ghost.margin("float32"))
+    aim = clip_norm * (1 - blocks.margin("float32"))
     scale = (aim / norms).clamp(max=1.0)
     assert_same(added(gradients, features, targets, clip_norm), scale @ each)
     assert_same(added(gradients, features, targets, None), each.sum(0))
@@ -334,7 +334,7 @@ def test_weights_multiply_what_was_clipped() -> None:
     targets = torch.arange(ROWS) % 3
     gradients, weights = prepared(module, features), torch.rand(ROWS)
     each = row_gradients(module, features, targets)
-    aim = 0.1 * (1 - ghost.margin("float32"))
+    aim = 0.1 * (1 - blocks.margin("float32"))
     scale = (aim / each.norm(dim=1)).clamp(max=1.0)
     assert_same(added(gradients, features, targets, 0.1, weights), (scale * weights) @ each)
 
@@ -596,14 +596,14 @@ def test_no_gradient_of_a_row_is_made_where_that_is_dear(monkeypatch: pytest.Mon
     rows = torch.randn(40, 1, 2, 64)
     gradients = prepared(module, rows)
     made = []
-    plain = ghost.products
+    plain = blocks.products
 
     def watched(left: Tensor, right: Tensor) -> Tensor:
         found = plain(left, right)
         made.append(found.numel())
         return found
 
-    monkeypatch.setattr(ghost, "products", watched)
+    monkeypatch.setattr(blocks, "products", watched)
     added(gradients, rows, torch.arange(40) % 3, 1.0)
     assert max(made) <= 2 * 64 * 64  # rows are added up as they are multiplied, some in a block
 
@@ -616,7 +616,7 @@ def test_parts_are_as_good_as_all_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     features, targets = words(2, 5), torch.arange(ROWS) % 3
     gradients = prepared(module, features)
     whole = added(gradients, features, targets, 0.1)
-    monkeypatch.setattr(ghost, "_LARGEST_PART", 64)
+    monkeypatch.setattr(blocks, "LARGEST_PART", 64)
     assert torch.allclose(added(gradients, features, targets, 0.1), whole, rtol=1e-4, atol=1e-8)
 
 
@@ -640,7 +640,7 @@ def test_what_is_too_large_to_be_kept_is_made_again(
         return plain(remade, part)
 
     monkeypatch.setattr(ghost.Remade, "_made", watched)
-    monkeypatch.setattr(ghost, "_LARGEST_PART", 40)
+    monkeypatch.setattr(blocks, "LARGEST_PART", 40)
     for (rows, norm), known in zip(asked, wanted, strict=True):
         found = added(gradients, rows, targets, norm, weights)
         # Norms are raised by a little less where gradients do not share a table.
@@ -726,7 +726,7 @@ def test_lines_of_any_length_are_added_up_in_bfloat16(terms: int, columns: int) 
     outer = ghost.Outer([ghost.Factors(a, b)], 5, (1, 13, columns))
     norms = (b.double().mT @ a.double()).flatten(1).norm(dim=1)
     assert ghost.lengths([outer]).squared.sqrt().tolist() == pytest.approx(norms.tolist(), rel=1e-2)
-    scale = ghost.cut(torch.rand(5))
+    scale = blocks.cut(torch.rand(5))
     scaled = (b * scale[:, None, None]).bfloat16()
     exact = scaled.double().mT @ a.double()
     total = torch.zeros(13 * columns, dtype=torch.float64)
@@ -737,7 +737,7 @@ def test_lines_of_any_length_are_added_up_in_bfloat16(terms: int, columns: int) 
 def test_scales_are_cut_to_numbers_of_bfloat16_and_never_grow() -> None:
     torch.manual_seed(3)
     scale = torch.cat([torch.rand(10_000), torch.tensor([0.0, 1.0, 2.0**-130, 2.0**-149])])
-    made = ghost.cut(scale)
+    made = blocks.cut(scale)
     assert bool((made <= scale).all()) and bool((made >= scale * (1 - 2.0**-7) - 2.0**-126).all())
     assert made.bfloat16().float().equal(made)
     assert made[-3] == 1.0
@@ -760,7 +760,7 @@ def test_layers_that_take_in_the_same_store_one_copy() -> None:
 
 
 def test_a_step_of_many_rows_is_added_up_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ghost, "MOST_ROWS", 5)
+    monkeypatch.setattr(blocks, "MOST_ROWS", 5)
     total = StepTotal(3, torch.device("cpu"))
     for batches in ([2, 3, 1], [5] * 7 + [1], [4], []):
         total.begin()
@@ -778,18 +778,18 @@ def test_a_step_of_many_rows_is_added_up_in_parts(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("terms", [1, 5, 128, 197, 1024, 5000])
 def test_blocks_round_no_more_than_the_margin_has_room_for(terms: int) -> None:
-    rows, at_once = ghost.block_shape(terms)
+    rows, at_once = blocks.block_shape(terms)
     parts = -(-terms // at_once)
     # Added one after another, term k of n passes n - k + 1 roundings of sums, and three of its own.
     passed = [rows * at_once - place + 4 for place in range(1, rows * at_once + 1)]
     off = (sum(number**2 for number in passed) * rows * parts) ** 0.5
     # So many blocks are then added in float32: each rounding is of at most all of their rows.
-    together = ghost._together(rows)
-    off = off * ghost.CANCELLING + (together - 1) * together * rows
+    together = blocks.most_together(rows)
+    off = off * blocks.CANCELLING + (together - 1) * together * rows
     assert together >= 4
-    assert 2 * off * 2.0**-24 <= ghost.margin("float32")
-    assert ghost.margin("float32") < 0.0115
-    assert ghost.margin("bfloat16") < 0.0215
+    assert 2 * off * 2.0**-24 <= blocks.margin("float32")
+    assert blocks.margin("float32") < 0.0115
+    assert blocks.margin("bfloat16") < 0.0215
 
 
 class Mixed(nn.Module):

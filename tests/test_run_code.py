@@ -266,7 +266,7 @@ def test_a_network_that_made_features_is_run_only_where_asked(tmp_path: Path) ->
     with pytest.raises(OwnCodeProblem, match="names its own code"):
         found_again(made_by)
     dptune.load(tmp_path / "run", own_code=True)
-    with pytest.raises(InvalidInput, match="does not say which pictures it takes"):
+    with pytest.raises(InvalidInput, match="must describe its pictures"):
         found_again(made_by)
     assert (tmp_path / "ran").exists()
 
@@ -330,8 +330,8 @@ def test_a_study_does_not_go_on_with_a_module_that_computes_something_else(
 
 def test_roundings_of_another_machine_are_no_other_code() -> None:
     engine = TorchModule(own_network, outputs=2)
-    before = engine.outputs_at_first((4,))
+    before = engine.inspection.initial_outputs((4,))
     assert before is not None and before.abs().min() > 1e-3
-    engine.must_give_as_before((4,), before * (1 + 1e-4))
+    engine.inspection.must_give_as_before((4,), before * (1 + 1e-4))
     with pytest.raises(OwnCodeProblem, match="computes something else"):
-        engine.must_give_as_before((4,), before * 1.1)
+        engine.inspection.must_give_as_before((4,), before * 1.1)

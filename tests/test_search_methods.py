@@ -461,7 +461,7 @@ class TestSealedSearches:
         self, sealed: SearchMethod, tmp_path: Path
     ) -> None:
         with pytest.raises(KeyboardInterrupt):
-            study(sealed, tmp_path / "run", watch=stopping_at(1))  # 0: nothing is paid yet
+            study(sealed, tmp_path / "run", watch=stopping_at(0))
         with pytest.raises(FolderProblem, match="cut off"):
             resume(tmp_path / "run", make_data())
 

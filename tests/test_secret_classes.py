@@ -87,10 +87,8 @@ def test_names_of_classes_are_paid_for_within_the_budget_and_named_as_released(
     assert promise.epsilon <= BUDGET.epsilon and promise.slack > 0
     assert "names of classes that many rows have" in promise.releases
     assert not any("classes" in fact for fact in promise.public_facts)
-    (said,) = (line for line in result.preparation if "of classes" in line)
-    assert (
-        said.startswith("of classes whose names about 146 rows") and "0.6 % of the budget" in said
-    )
+    (said,) = (line for line in result.preparation if "classes: names" in line)
+    assert said.startswith("classes: names that about 146 rows") and "0.6 % of the budget" in said
 
 
 def test_declared_and_public_classes_cost_nothing_and_are_taken_as_public(tmp_path: Path) -> None:
@@ -275,7 +273,7 @@ def test_names_that_were_lost_are_never_bought_again(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("dptune.study.runner.buy_classes", killed)
+        patch.setattr("dptune.study.runner.private_categories", killed)
         with pytest.raises(KeyboardInterrupt):
             study(out, data)
     for _ in range(2):

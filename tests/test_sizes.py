@@ -18,25 +18,28 @@ from torch import nn
 from dptune import Budget, Data, Ledger, Preparation, accounting, load, resume
 from dptune.bench.harness import outline_of, prepared
 from dptune.bench.tasks import load_task
+from dptune.columns import marks
 from dptune.data.sources import load_data
 from dptune.engines import TorchModule
 from dptune.errors import InvalidInput
 from dptune.export import to_sklearn
+from dptune.preparation import ranges
+from dptune.preparation.curves import CURVES
+from dptune.preparation.pipeline import plan
+from dptune.preparation.ranges import RANGES
 from dptune.report import model_card
 from dptune.search.private_selection import PrivateSelection
 from dptune.search.unit_noise import UnitNoise
-from dptune.study import purchases
 from dptune.study.figures import RMSE
 from dptune.study.outline import Outline
-from dptune.study.paid_columns import RANGES
-from dptune.study.recipe import curves, in_words, settled
+from dptune.study.recipe import case_of, in_words, settled
 from dptune.study.study import tune
 from support.studies import a_config, contents, stop_after
 
 BUDGET = Budget(1.0, 1e-5)
 STRAIGHT = Preparation(curves=1)
-ONE_SIZE = "not scaled by private ranges of 6 columns, which are of one size"
-UNLIKE = "scaled by private ranges of 6 columns, which differ much in size"
+ONE_SIZE = "not scaled by private ranges of 6 columns, which are of one scale"
+UNLIKE = "scaled by private ranges of 6 columns, whose scales differ much"
 
 
 def a_table(rows: int, seed: int, sizes: Any = 1.0) -> tuple[Any, Any]:
@@ -97,7 +100,9 @@ def test_columns_of_one_size_stay_as_they_are(tmp_path: Path) -> None:
     directions = result.model.preprocessing.encoding.apply(rows)
     assert_allclose(unit(directions), unit(rows), atol=1e-6)
     assert any(said.startswith(ONE_SIZE) for said in result.preparation)
-    said = "The 6 columns are of one size, as far as bought ranges tell (ranges.json), and stay as"
+    said = (
+        "The 6 columns have similar scales by their private ranges (ranges.json), so they are not"
+    )
     card = model_card(tmp_path / "run")
     assert said in card and "(estimated privately)" not in card
     assert not any("cut off" in note for note in result.guarantee.caveats)
@@ -108,8 +113,8 @@ def test_before_it_is_known_it_is_said_what_it_hangs_on() -> None:
     data = a_data_set()
     for config in (a_config(preparation=STRAIGHT), outlined(data, 2.0).config):
         said = in_words(config, data.facts)
-        doubt = "scaled by private ranges of 6 columns if their sizes differ much, paid for either"
-        assert said[0].startswith(f"{doubt} way: 0.5 % of the budget") and not any(
+        doubt = "scaled by private ranges of 6 columns if their scales differ much, paid for in"
+        assert said[0].startswith(f"{doubt} either case: 0.5 % of the budget") and not any(
             "declare ranges" in each for each in said
         )
 
@@ -117,13 +122,13 @@ def test_before_it_is_known_it_is_said_what_it_hangs_on() -> None:
 def test_what_is_paid_hangs_on_public_numbers_alone() -> None:
     plans = [outlined(a_data_set(sizes)) for sizes in (1.0, SIZES)]
     assert plans[0].payments == plans[1].payments
-    assert [plan.tells_sizes for plan in plans] == [True, True]
+    assert [plan.preparation[RANGES].tells_scales for plan in plans] == [True, True]
     paid = sum(accounting.price(event).mu_squared for _, event in plans[0].payments)
     assert paid <= BUDGET.mu_squared() * (1 + 1e-12)
 
 
 def alike(sizes: Any) -> bool:
-    return purchases._alike([(-size, size / 2) for size in sizes])
+    return ranges._alike([(-size, size / 2) for size in sizes])
 
 
 @given(
@@ -159,9 +164,9 @@ def test_half_of_the_columns_may_be_the_large_ones() -> None:
 
 def test_columns_that_are_mostly_0_may_be_of_any_size() -> None:
     def with_flags(ends: Any, sizes: Any) -> bool:
-        return purchases._alike([(0.0, end) for end in ends] + [(-size, size) for size in sizes])
+        return ranges._alike([(0.0, end) for end in ends] + [(-size, size) for size in sizes])
 
-    noisy = (purchases.SMALLEST, 1e-5, 0.02, 0.5)  # what noise makes of flags
+    noisy = (marks.SMALLEST, 1e-5, 0.02, 0.5)  # what noise makes of flags
     for sizes in ((3, 2), (1, 1, 5), (900, 900), ()):
         assert with_flags(noisy, sizes)
     assert not with_flags(noisy, (1, 1, 3000))
@@ -171,7 +176,7 @@ def test_columns_that_are_mostly_0_may_be_of_any_size() -> None:
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6))
 def test_rough_ranges_are_widened_around_their_middle(low: float, width: float) -> None:
-    found = purchases._wider((low, low + width))
+    found = ranges._wider((low, low + width))
     assert_allclose(found, (low - width, low + 2 * width), rtol=1e-9, atol=1e-6)
 
 
@@ -194,7 +199,7 @@ def test_rough_ranges_are_widened_around_their_middle(low: float, width: float) 
 def test_they_cost_what_rough_ranges_need_and_at_most_a_fifth(
     rows: int, epsilon: float, share: float
 ) -> None:
-    assert outlined(a_data_set(rows=rows), epsilon).shares.ranges == share
+    assert outlined(a_data_set(rows=rows), epsilon).preparation[RANGES].share == share
 
 
 @pytest.mark.parametrize(
@@ -213,7 +218,7 @@ def test_they_cost_little_where_rows_tell_little_and_a_count_says_it_for_less(
     of_values: Any = {} if classes else {"task": "values", "target_range": (0, 9)}
     asked = Preparation(curves=1, logarithm_share=logarithms)
     data = Data(np.ones((4000, 40)), labels, **of_values)
-    assert outlined(data, 0.6, preparation=asked).shares.ranges == share
+    assert outlined(data, 0.6, preparation=asked).preparation[RANGES].share == share
 
 
 @pytest.mark.parametrize(
@@ -238,7 +243,7 @@ def test_one_column_is_of_one_size() -> None:
 def test_curves_that_were_asked_for_are_not_given_up_for_sizes() -> None:
     asked = a_config(budget=BUDGET, preparation=Preparation(curves=3))
     with pytest.raises(InvalidInput, match="no number or date has a range"):
-        curves(asked, a_data_set(rows=1000).facts)
+        plan(case_of(asked, a_data_set(rows=1000).facts))
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -247,7 +252,7 @@ def test_a_share_that_was_named_is_taken_for_sizes_as_well() -> None:
         preparation = Preparation(curves=1, range_share=0.05)
         result = tune(a_data_set(sizes), budget=BUDGET, search=UnitNoise(), preparation=preparation)
         assert len(set(result.model.preprocessing.encoding.ranges.values())) == kept
-        assert "not bent to curves in 6 columns, as asked" in result.preparation
+        assert "no polynomial features in 6 columns: as asked" in result.preparation
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -264,8 +269,8 @@ def test_tables_without_any_range_buy_rough_ones_too(tmp_path: Path) -> None:
     result = tune(data, budget=Budget(0.5, 1e-5), search=UnitNoise())
     assert "scaled by private ranges of 6 columns: 7.9 % of the budget" in result.preparation
     assert (
-        "not bent to curves in 6 columns, whose ranges are only roughly bought: 6 columns are too "
-        "many for 2,000 rows at this budget"
+        "no polynomial features in 6 columns, whose ranges are only estimated roughly: 6 columns "
+        "are too many for 2,000 rows at this budget"
     ) in result.preparation
     assert result.test_accuracy > 0.75  # 0.5 if taken as they are
     assert len(set(result.model.preprocessing.encoding.ranges.values())) == 6
@@ -300,7 +305,9 @@ def test_what_may_well_be_features_pays_little(
 ) -> None:
     data = Data(np.ones((rows, columns), np.float32), np.arange(rows) % 2)
     planned = outlined(data, epsilon, preparation=Preparation())
-    assert planned.shares.ranges == share and not planned.curves.room
+    assert (
+        planned.preparation[RANGES].share == share and not planned.preparation[CURVES].allowed.room
+    )
 
 
 @pytest.mark.usefixtures("same_noise")
@@ -314,8 +321,8 @@ def test_many_columns_of_very_different_size_are_brought_to_one(sizes: Any, tmp_
     data = load_data(f"{tmp_path}/train.csv", label="label", test=f"{tmp_path}/test.csv")
     options: dict[str, Any] = {"budget": Budget(8.0, 1e-5), "search": UnitNoise()}
     result = tune(data, out=tmp_path / "run", **options)
-    unlike = "scaled by private ranges of 120 columns, which differ much in size"
-    alike = "not scaled by private ranges of 120 columns, which are of one size"
+    unlike = "scaled by private ranges of 120 columns, whose scales differ much"
+    alike = "not scaled by private ranges of 120 columns, which are of one scale"
     assert result.preparation[0].startswith(alike if np.ndim(sizes) == 0 else unlike)
     assert result.test_accuracy > 0.85
     again = load(tmp_path / "run").predict(wide_table(1000, 1, sizes)[0])
@@ -323,23 +330,23 @@ def test_many_columns_of_very_different_size_are_brought_to_one(sizes: Any, tmp_
     if np.ndim(sizes):
         as_they_are = tune(data, preparation=Preparation(range_share=0), **options)
         assert as_they_are.test_accuracy < 0.6
-        assert "taken for features of one scale" in as_they_are.preparation[-1]
+        assert any("features of one scale" in each for each in as_they_are.preparation)
 
 
 def test_ranges_of_many_columns_are_bought_where_that_is_asked_for() -> None:
     data = Data(*wide_table(1000, 0, FROM_1000_TO_1))
-    dear = "scale, and to be sure would cost {} of the budget (declare ranges{} if they are not)"
+    dear = "scale, and a test for that would cost {} of the budget ("
     # 120 / (0.13763 x 1,000 / 16.262)^2 = 1.68 is more than may be asked for
-    said = in_words(a_config(budget=Budget(0.5, 1e-5)), data.facts)[-1]
-    assert said.endswith(dear.format("more than half", ""))
-    said = in_words(a_config(budget=BUDGET), data.facts)[-1]
-    buy = ", or buy rough ones with range_share = {},"
+    said = " ".join(in_words(a_config(budget=Budget(0.5, 1e-5)), data.facts))
+    assert dear.format("more than half") + "declare ranges if they are not)" in said
+    said = " ".join(in_words(a_config(budget=BUDGET), data.facts))
+    buy = "if they are not, declare ranges, or estimate rough ones with range_share = {})"
     # 120 / (0.26805 x 1,000 / 16.262)^2
-    assert said.endswith(dear.format("more than half", buy.format(0.442)))
+    assert dear.format("more than half") + buy.format(0.442) in said
     much, share = Budget(8.0, 1e-5), 0.012  # 120 / (1.66603 x 1,000 / 16.262)^2 = 0.0114
-    said = in_words(a_config(budget=much), data.facts)[-1]
+    said = " ".join(in_words(a_config(budget=much), data.facts))
     sure = "7.4 %"  # 120 / (1.66603 x 1,000 / 41.346)^2
-    assert said.endswith(dear.format(sure, buy.format(share)))
+    assert dear.format(sure) + buy.format(share) in said
     config = a_config(budget=much, preparation=Preparation(range_share=share))
     assert RANGES in Outline(config=config, data=data.facts, reused=False).preparing
     too_little = replace(config, preparation=Preparation(range_share=0.011))
@@ -378,9 +385,11 @@ def test_ranges_that_are_lost_leave_rows_as_they_are(tmp_path: Path) -> None:
     options: dict[str, Any] = {"budget": BUDGET, "search": UnitNoise(), "preparation": STRAIGHT}
     assert stop_after(run, data, RANGES, **options)
     result = resume(run, data)
-    lost = "not scaled by private ranges of 6 columns, which were cut off: 0.9 % of the budget"
+    lost = (
+        "not scaled by private ranges of 6 columns, interrupted after payment: 0.9 % of the budget"
+    )
     assert "Columns:" not in model_card(run) and "ranges.json" not in model_card(run)
-    assert any("ranges of columns were cut off" in note for note in result.guarantee.caveats)
+    assert any("ranges of columns were interrupted" in note for note in result.guarantee.caveats)
     assert lost in result.preparation and result.test_accuracy > 0.8
     assert not any(each.startswith("ranges of") for each in result.guarantee.releases)
 
@@ -422,7 +431,7 @@ def test_benchmarks_scale_what_studies_scale(sizes: Any, tmp_path: Path) -> None
     task = replace(load_task(str(tmp_path / "t.npz")), preparation=STRAIGHT)
     planned = outline_of(task, UnitNoise(), BUDGET, seed=0)
     rows, known = prepared(task, planned)
-    assert planned.tells_sizes and known.features == 6
+    assert planned.preparation[RANGES].tells_scales and known.features == 6
     # Whitened rows tell alike in all directions but that of the constant.
     moment = rows.train.features[:, 0].double().numpy()
     assert np.linalg.eigvalsh(moment.T @ moment / 4000)[-1] < 0.5

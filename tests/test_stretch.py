@@ -102,7 +102,7 @@ def test_skew_columns_are_stretched(values: Array) -> None:
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_what_lies_far_out_is_stretched_around_the_middle(sign: int) -> None:
+def test_heavy_tails_are_log_scaled_around_the_middle(sign: int) -> None:
     found = bought(sign * CODES)
     assert found.stretch is not None and found.between
     lower, middle, upper = np.quantile(sign * CODES, [0.25, 0.5, 0.75])
@@ -112,7 +112,7 @@ def test_what_lies_far_out_is_stretched_around_the_middle(sign: int) -> None:
     assert GAP <= far <= 1.01 * GAP and -5 < near < 5
 
 
-def test_nearer_than_five_half_widths_nothing_is() -> None:
+def test_tails_within_five_half_widths_are_not_log_scaled() -> None:
     """The middle is 50 wide, so half of that is 25; marks are less than a hundredth apart. A
     twentieth of the rows lies there and moves it a little."""
     for code, stretched in [(120, False), (145, True)]:
@@ -120,7 +120,7 @@ def test_nearer_than_five_half_widths_nothing_is() -> None:
         assert (bought(values).stretch is not None) == stretched
 
 
-def test_of_many_zeros_the_middle_goes_up_to_others() -> None:
+def test_middle_of_many_zeros_reaches_other_values() -> None:
     values = np.where(DRAWS.random(ROWS) < 0.6, 0.0, DRAWS.uniform(10, 20, ROWS))
     values[:160] = 1e6
     found = bought(values)
@@ -129,7 +129,7 @@ def test_of_many_zeros_the_middle_goes_up_to_others() -> None:
 
 
 @pytest.mark.parametrize("zeros", [0.72, 0.74, 0.75, 0.76, 0.78, 0.87, 0.9])
-def test_where_few_values_fill_a_column_noise_makes_no_middle(zeros: float) -> None:
+def test_column_of_few_values_has_no_middle_from_noise(zeros: float) -> None:
     """The upper quarter begins at 0, or at noise anywhere below 1."""
     values = np.where(np.arange(ROWS) < zeros * ROWS, 0.0, 1.0 + np.arange(ROWS) % 3)
     values[-ROWS // 20 :] = 1e6
@@ -142,7 +142,7 @@ def test_where_few_values_fill_a_column_noise_makes_no_middle(zeros: float) -> N
 @pytest.mark.parametrize(
     ("share", "stretched"), [(0.2, True), (0.3, True), (0.35, True), (0.4, False)]
 )
-def test_a_code_may_fill_a_third_of_a_column(share: float, stretched: bool) -> None:
+def test_code_for_missing_values_may_fill_third_of_column(share: float, stretched: bool) -> None:
     """Beyond, the middle of the rows is no longer that of the others."""
     found = bought(np.where(np.arange(ROWS) < share * ROWS, GAP, EVEN))
     assert (found.stretch is not None) == stretched
@@ -150,13 +150,13 @@ def test_a_code_may_fill_a_third_of_a_column(share: float, stretched: bool) -> N
         assert 0 < found.stretch.center < 100 and 5 < found.stretch.scale < 50
 
 
-def test_what_noise_hides_stretches_nothing() -> None:
+def test_tails_hidden_by_noise_are_not_log_scaled() -> None:
     """Ends are looked for where three times the noise of a rank lies beyond."""
     assert bought(CODES, part=0.015).stretch is not None
     assert bought(CODES, part=0.018).stretch is None
 
 
-def test_where_ranges_only_tell_sizes_nothing_is_stretched() -> None:
+def test_ranges_for_scales_only_are_not_log_scaled() -> None:
     plain = bought(CODES, stretching=False)
     assert plain.stretch is None and plain.high >= GAP
     assert bought(CODES, marks=COARSE, stretching=False).stretch is None
@@ -229,14 +229,14 @@ def test_it_is_stored_and_what_older_models_stored_has_none() -> None:
     ("name", "stretch"),
     [("age", (0.0, 0.0)), ("age", (0.0, -1.0)), ("age", (math.nan, 1.0)), ("age", (0.0, math.inf))],
 )
-def test_bad_ones_are_refused(name: str, stretch: Any) -> None:
-    with pytest.raises(InvalidInput, match="age: numbers with a bought range are stretched"):
+def test_invalid_stretch_is_refused(name: str, stretch: Any) -> None:
+    with pytest.raises(InvalidInput, match="age: only a number with an estimated range"):
         Encoding(Columns.of_numbers([name])).with_ranges({name: (0, 1)}, {name: Stretch(*stretch)})
 
 
-def test_only_what_was_bought_is_stretched() -> None:
+def test_only_estimated_range_can_be_stretched() -> None:
     columns = Columns.of({"age": {"kind": "number", "range": [0, 100]}})
-    with pytest.raises(InvalidInput, match="numbers with a bought range"):
+    with pytest.raises(InvalidInput, match="only a number with an estimated range"):
         Encoding(columns, stretches={"age": FAR})
 
 
@@ -259,24 +259,24 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return folder, data, tune(data, budget=BUDGET, search=UnitNoise(), out=folder), new
 
 
-def test_a_code_far_out_hides_nothing(study: Any) -> None:
+def test_extreme_code_does_not_hide_other_values(study: Any) -> None:
     folder, _, result, _ = study
     # With a range up to the code, all ages lie in a thousandth of it, and this is about a half.
     assert result.test_accuracy > 0.9
     assert set(result.model.preprocessing.encoding.stretches) == {"column 1"}
-    assert "numbers far out in 1 column by their logarithm: free" in result.preparation
+    assert "heavy tails in 1 column log-scaled (no privacy cost)" in result.preparation
     assert "log-scaled beyond" in model_card(folder)
 
 
-def test_plans_say_so_before_anything_is_known(study: Any) -> None:
+def test_plan_announces_log_scale_before_rows_are_read(study: Any) -> None:
     folder, data, _, _ = study
     config = read_config(RunFolder.open(folder))
-    assert "numbers far out by their logarithm: free" in in_words(config, data.facts)
+    assert "heavy-tailed columns log-scaled (no privacy cost)" in in_words(config, data.facts)
     none = replace(config, preparation=Preparation(range_share=0))
-    assert not any("far out" in said for said in in_words(settled(none, data.facts), data.facts))
+    assert not any("heavy" in said for said in in_words(settled(none, data.facts), data.facts))
 
 
-def test_the_model_is_found_again_with_it(study: Any) -> None:
+def test_stored_model_keeps_stretch(study: Any) -> None:
     folder, data, result, new = study
     again = load(folder)
     assert again.preprocessing.encoding == result.model.preprocessing.encoding
@@ -284,7 +284,7 @@ def test_the_model_is_found_again_with_it(study: Any) -> None:
     assert resume(folder, data).test_accuracy == result.test_accuracy
 
 
-def test_what_is_exported_stretches_alike(study: Any, tmp_path: Path) -> None:
+def test_exported_model_applies_stretch(study: Any, tmp_path: Path) -> None:
     runtime = pytest.importorskip("onnxruntime")
     _, _, result, new = study
     rows = np.concatenate([new, [[-1e9, 70], [1e12, 70], [0.1, 70]]]).astype(np.float32)
@@ -298,7 +298,7 @@ def test_what_is_exported_stretches_alike(study: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("same_noise")  # which goes on: what is bought twice is other
-def test_a_study_that_is_killed_goes_on_with_what_it_bought(tmp_path: Path) -> None:
+def test_resumed_study_keeps_estimated_ranges(tmp_path: Path) -> None:
     data = Data(*with_codes(ROWS, 0))
     assert stop_after(tmp_path / "run", data, "sweep", budget=BUDGET, preparation=Preparation())
     before = (tmp_path / "run" / "ranges.json").read_bytes()

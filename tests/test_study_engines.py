@@ -20,6 +20,7 @@ from torch import Tensor
 
 import dptune
 from dptune.data import Data, Preprocessing
+from dptune.data.row_maps import Multiply, Subtract, UnitLength
 from dptune.engines import LinearEngine, Prior, ProcessExecutor, descend, register_engine
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearModel
@@ -34,6 +35,7 @@ from dptune.study.planning import read_config
 from dptune.study.run_folder import RunFolder
 from dptune.study.study import resume
 from support.old_folders import without_digests
+from support.row_maps import earlier
 from support.rows import make_data, make_rows
 from support.studies import BUDGET, PLAIN, study
 
@@ -361,7 +363,13 @@ def test_a_whitened_model_is_stored_with_all_that_prepares_its_rows(tmp_path: Pa
     whitened = replace(
         model,
         preprocessing=Preprocessing(
-            center=chance.normal(size=4) / 9, whitening=chance.normal(size=(4, 4)), rescale=True
+            [
+                UnitLength(),
+                Subtract(chance.normal(size=4) / 9),
+                UnitLength(),
+                Multiply(chance.normal(size=(4, 4))),
+                UnitLength(),
+            ]
         ),
     )
     run = RunFolder.open(tmp_path / "run")
@@ -377,14 +385,16 @@ def test_a_whitened_model_is_stored_with_all_that_prepares_its_rows(tmp_path: Pa
 
 def test_a_centred_model_of_an_older_version_predicts_as_before(tmp_path: Path) -> None:
     """Its rows are not scaled again once the mean is subtracted, and its file does not say so."""
-    model = replace(study(tmp_path / "run").model, preprocessing=Preprocessing(center=[0.3] * 4))
+    model = replace(study(tmp_path / "run").model, preprocessing=earlier(center=[0.3] * 4))
     model.save(RunFolder.open(tmp_path / "run"))
     without_digests(tmp_path / "run")
     file = tmp_path / "run" / "model.safetensors"
     with safe_open(file, "pt") as stored:
         facts = json.loads(stored.metadata()["facts"])
-    assert facts.pop("rescale") is False
-    save_file(load_file(file), file, metadata={"facts": json.dumps(facts)})
+    del facts["row_maps"]
+    tensors = load_file(file)
+    tensors["prepare.center"] = tensors.pop("prepare.1.mean")
+    save_file(tensors, file, metadata={"facts": json.dumps(facts)})
     features, _ = make_rows(50, 7)
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
     expected = model.model.logits(torch.from_numpy((unit - 0.3).astype(np.float32)))
@@ -465,7 +475,7 @@ def test_a_search_is_reused_for_the_engine_that_it_was_for(tmp_path: Path) -> No
 def test_a_search_starts_from_the_prior_of_its_engine() -> None:
     plan = dptune.TrainPlan(rows=1000, steps=10, learning_rate=1.0, noise_multiplier=1.0)
     linear, other = (
-        Facts(10, 5, True, True, prior) for prior in (LinearEngine.prior, Prior(noise=0.1))
+        Facts(10, 5, True, True, prior) for prior in (LinearEngine().traits.prior, Prior(noise=0.1))
     )
     near, far = 18 / 10**0.5, 0.2 * 100 ** (2 / 3) / 2.0
     clipped_at_one = 2 / 3

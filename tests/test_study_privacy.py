@@ -26,6 +26,7 @@ from dptune.data.preprocess import Preprocessing
 from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput, LedgerLocked, WrongDataset
 from dptune.ledger import Ledger
 from dptune.noise import grid_step
+from dptune.preparation.step import State
 from dptune.privacy import FullBatchRun, Price, PrivateMean, total
 from dptune.report.plots import search_picture
 from dptune.search.methods import METHODS
@@ -36,7 +37,7 @@ from dptune.study.config import SCORES, Config, Preparation, digest, parse
 from dptune.study.payments import Payments
 from dptune.study.planning import outline
 from dptune.study.runner import Progress
-from dptune.study.statement import guarantee_for
+from dptune.study.statement import Paid, Released, guarantee_for
 from dptune.study.study import resume, tune
 from support.methods import OPEN_METHOD_NAMES
 from support.rows import make_data, make_rows
@@ -328,12 +329,21 @@ def test_epsilon_is_not_called_smaller_than_what_was_paid() -> None:
     data, planned = make_data(), outline(make_data(), make_config(budget=Budget(0.5, 1e-5)))
     spent = Price(BUDGET.mu_squared())
     event = FullBatchRun(steps=1, noise_multiplier=1 / BUDGET.mu)
-    told: dict[str, Any] = {"searched": None, "named": False, "ranged": False}
-    told["categorized"] = False
-    told |= {"told_sizes": False, "centred": False, "refined": False, "whitened": False}
-    told |= {"counted": True, "weighed": False, "scored": True, "checked": True}
-    assert guarantee_for(planned, data, [event], spent, 0, (), **told).epsilon == pytest.approx(2.0)
-    assert guarantee_for(planned, data, [event], planned.price, 0, (), **told).epsilon == 0.5
+    released = Released(
+        preparation=State(),
+        classes=False,
+        counts=True,
+        weighted=False,
+        scores=True,
+        check=True,
+    )
+
+    def promised(price: Price) -> float:
+        paid = Paid(events=[event], price=price, others=0)
+        return guarantee_for(planned, data, paid, released, ()).epsilon
+
+    assert promised(spent) == pytest.approx(2.0)
+    assert promised(planned.price) == 0.5
 
 
 # Whatever was changed between the beginning and a resume.

@@ -76,7 +76,7 @@ def features(data: Data, which: str = "train") -> Any:
     return chunk.features.numpy(), chunk.targets.numpy()
 
 
-def test_texts_with_labels_are_rows_of_words_with_classes(
+def test_labelled_texts_become_rows_of_token_ids_with_classes(
     options: dict[str, Any], tokenizers: Path
 ) -> None:
     data = load_data(**options)
@@ -90,7 +90,7 @@ def test_texts_with_labels_are_rows_of_words_with_classes(
     assert data.name == "mails" and data.made_by == encoder.made_by
 
 
-def test_people_hold_their_classes_inside(options: dict[str, Any]) -> None:
+def test_rows_of_people_hold_their_classes(options: dict[str, Any]) -> None:
     data = load_data(**options, unit="who", texts_per_unit=3)
     assert data.facts == DataFacts(5, (2, 16), 3, 3, "inside")
     assert data.facts.width == 4 and not data.facts.has_classes
@@ -102,7 +102,7 @@ def test_people_hold_their_classes_inside(options: dict[str, Any]) -> None:
     assert np.array_equal(targets, words[:, 0, 1, 0])  # the class of the first text
 
 
-def test_words_and_spans_have_no_labels(options: dict[str, Any], tokenizers: Path) -> None:
+def test_tasks_words_and_spans_have_no_labels(options: dict[str, Any], tokenizers: Path) -> None:
     del options["label"], options["classes"]
     prose = load_data(**options | {"task": "words", "tokenizer": str(tokenizers / "gpt2")})
     assert prose.facts == DataFacts(40, (2, 16), 1, 1, "words") and prose.facts.width == 2
@@ -112,9 +112,7 @@ def test_words_and_spans_have_no_labels(options: dict[str, Any], tokenizers: Pat
     assert not features(prose)[1].any()
 
 
-def test_test_texts_are_rows_of_their_own_whoever_wrote_them(
-    options: dict[str, Any], tmp_path: Path
-) -> None:
+def test_test_texts_are_single_rows_without_units(options: dict[str, Any], tmp_path: Path) -> None:
     others = [{k: v for k, v in row.items() if k != "who"} for row in mails(12, seed=1)]
     options["test"] = options["public"] = write(tmp_path / "test.jsonl", others)
     data = load_data(**options, unit="who")
@@ -124,7 +122,9 @@ def test_test_texts_are_rows_of_their_own_whoever_wrote_them(
 
 
 @pytest.mark.parametrize("which", ["test", "public"])
-def test_nobody_is_on_both_sides(options: dict[str, Any], tmp_path: Path, which: str) -> None:
+def test_no_unit_is_in_training_and_test(
+    options: dict[str, Any], tmp_path: Path, which: str
+) -> None:
     """A figure on what somebody wrote is about them, and has no noise."""
     others = mails(12, seed=1)
     options[which] = write(tmp_path / "same.jsonl", others)
@@ -167,14 +167,14 @@ def test_the_same_facts_come_of_longer_texts(options: dict[str, Any], tmp_path: 
     assert other.public_facts == load_data(**options).public_facts
 
 
-def test_a_ledger_of_texts_is_none_of_people(options: dict[str, Any]) -> None:
+def test_ledger_of_texts_is_refused_for_people(options: dict[str, Any]) -> None:
     by_row, again = load_data(**options), load_data(**options | {"length": 8})
     by_person = load_data(**options, unit="who")
     assert by_row.fingerprint == again.fingerprint != by_person.fingerprint
     assert by_person.fingerprint == load_data(**options, unit="who", texts_per_unit=2).fingerprint
 
 
-def test_texts_in_memory_are_known_by_what_they_say(options: dict[str, Any]) -> None:
+def test_texts_in_memory_are_identified_by_content(options: dict[str, Any]) -> None:
     rows = mails(40, seed=0)
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     data = load_data(**options | {"source": columns})
@@ -185,7 +185,7 @@ def test_texts_in_memory_are_known_by_what_they_say(options: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("which", ["test", "public"])
-def test_private_texts_are_refused_beside_themselves(
+def test_private_texts_are_refused_as_public_texts(
     which: str, options: dict[str, Any], tmp_path: Path
 ) -> None:
     rows = mails(40, seed=0)
@@ -197,7 +197,7 @@ def test_private_texts_are_refused_beside_themselves(
         load_data(**options, **{which: options["source"]})
 
 
-def test_a_text_that_a_person_packed_away_is_found_too(
+def test_copy_of_packed_text_is_found(
     options: dict[str, Any], tokenizers: Path, tmp_path: Path
 ) -> None:
     """Their rows share nothing, their texts do."""
@@ -226,7 +226,7 @@ def test_a_text_that_a_person_packed_away_is_found_too(
         ({"text": None}, "tokenizer is for texts; name their columns"),
     ],
 )
-def test_what_does_not_fit_is_refused(
+def test_text_options_that_do_not_fit_are_refused(
     more: dict[str, Any], message: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidInput, match=message) as refused:
@@ -248,7 +248,7 @@ def _inside(rows: int = 6, copies: int = 2) -> Any:
     return table
 
 
-def test_rows_that_hold_what_is_asked_are_checked() -> None:
+def test_targets_in_rows_are_checked() -> None:
     table = _inside()
     data = Data.from_texts(table, task="inside", classes=["no", "yes"], augmented=True)
     assert data.facts == DataFacts(6, (2, 8), 2, 2, "inside")
@@ -270,7 +270,7 @@ def test_rows_that_hold_what_is_asked_are_checked() -> None:
         Data.from_texts(table, task="inside", classes=["no", "yes"], augmented=True)
 
 
-def test_rows_beside_must_hold_what_is_asked_too() -> None:
+def test_targets_in_test_and_public_rows_are_checked() -> None:
     other = _inside()[:, 0]
     other[:, 0] += 1000
     made = Data.from_texts(

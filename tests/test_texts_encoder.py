@@ -52,7 +52,7 @@ def test_a_row_is_the_same_whatever_else_is_encoded(folders: Path) -> None:
     assert np.array_equal(alone[0], among[1])
 
 
-def test_a_pair_is_told_apart_and_the_longer_text_is_cut_first(folders: Path) -> None:
+def test_pair_is_separated_and_longer_text_is_truncated_first(folders: Path) -> None:
     pair = Texts({"one": [LONG, "a"], "two": ["yes no", LONG]})
     encoder = Encoder(tokenizer=str(folders / "bert"), length=10, columns=("one", "two"))
     first, second = (_words(row, "bert") for row in encoder.encode(pair))
@@ -60,7 +60,7 @@ def test_a_pair_is_told_apart_and_the_longer_text_is_cut_first(folders: Path) ->
     assert second == ["[CLS]", "a", "[SEP]", *WORDS[:6], "[SEP]"]
 
 
-def test_prose_is_asked_word_by_word_up_to_its_end(folders: Path) -> None:
+def test_every_token_of_prose_is_a_target(folders: Path) -> None:
     encoder = Encoder(tokenizer=str(folders / "gpt2"), task="words", length=6)
     rows = encoder.encode(_texts("the dog", LONG))
     assert rows.shape == (2, 2, 6)
@@ -71,7 +71,7 @@ def test_prose_is_asked_word_by_word_up_to_its_end(folders: Path) -> None:
     assert _words(begun.encode(_texts("the dog"))[0, 0], "opt") == ["</s>", "the", "dog", "</s>"]
 
 
-def test_of_prompt_and_answer_only_the_answer_is_asked(folders: Path) -> None:
+def test_only_answer_tokens_after_prompt_are_targets(folders: Path) -> None:
     encoder = Encoder(
         tokenizer=str(folders / "opt"), task="words", length=8, columns=("prompt", "answer")
     )
@@ -91,7 +91,7 @@ def _spans(folders: Path, length: int = 16) -> Encoder:
     return Encoder(tokenizer=str(folders / "bert"), task="spans", length=length, columns=columns)
 
 
-def test_spans_are_found_by_their_letters(folders: Path) -> None:
+def test_answer_tokens_are_found_by_characters(folders: Path) -> None:
     context = "the dog was red . the cat was blue"
     texts = Texts(
         {
@@ -111,7 +111,7 @@ def test_spans_are_found_by_their_letters(folders: Path) -> None:
     assert encoder.answers(texts, rows[:, 1, :2]) == ["the", "the", "cat was blue", ""]
 
 
-def test_an_answer_that_is_cut_off_is_none(folders: Path) -> None:
+def test_truncated_answer_has_target_zero(folders: Path) -> None:
     texts = Texts({"context": [LONG] * 2, "question": ["who ?"] * 2, "answer": ["the", WORDS[39]]})
     rows = _spans(folders).encode(texts)
     assert rows[0, 1, :2].tolist() == [4, 4]
@@ -128,7 +128,7 @@ def test_a_question_fills_half_of_a_row_at_most(folders: Path) -> None:
 
 def test_an_answer_that_is_not_in_its_context_is_refused(folders: Path) -> None:
     texts = Texts({"context": ["a dog"], "question": ["who ?"], "answer": ["secret cat"]})
-    with pytest.raises(InvalidInput, match="not in their contexts") as refused:
+    with pytest.raises(InvalidInput, match="do not appear literally") as refused:
         _spans(folders).encode(texts)
     assert "secret" not in str(refused.value)
 
@@ -155,7 +155,7 @@ def test_the_first_texts_of_each_person_enter(folders: Path) -> None:
     assert (rows[:, :, 1, 1:] == -100).all()
 
 
-def test_what_a_person_has_not_written_is_empty(folders: Path) -> None:
+def test_missing_texts_of_person_are_empty_rows(folders: Path) -> None:
     encoder = _by_person(folders, tokenizer=str(folders / "bert"), task="inside")
     rows = encoder.encode(_texts("red", "blue", "a", units=[7, 7, 8]), [0, 1, 1])
     assert (rows[1, 1, 0] == -1).all() and (rows[1, 1, 1] == -100).all()
@@ -192,7 +192,7 @@ def test_rows_of_a_person_depend_on_that_person_alone(folders: Path) -> None:
             assert np.array_equal(alone[0], everybody[number])
 
 
-def test_an_encoder_is_built_again_from_what_it_says(folders: Path, tmp_path: Path) -> None:
+def test_encoder_is_rebuilt_from_made_by(folders: Path, tmp_path: Path) -> None:
     encoder = _by_person(folders, tokenizer=str(folders / "gpt2"), task="words")
     said = encoder.made_by
     assert said["kind"] == "text" and said["name"] == "gpt2" and "/" not in said["name"]
@@ -201,9 +201,9 @@ def test_an_encoder_is_built_again_from_what_it_says(folders: Path, tmp_path: Pa
     moved = Encoder.of(said, tokenizer=str(tmp_path / "moved"))
     texts = _texts("the dog", LONG)
     assert np.array_equal(moved.encode(texts), encoder.encode(texts))
-    with pytest.raises(InvalidInput, match="another than the one that the model was trained with"):
+    with pytest.raises(InvalidInput, match="differs from the one that the model was trained with"):
         Encoder.of(said, tokenizer=str(folders / "opt"))
-    with pytest.raises(InvalidInput, match="not made of texts"):
+    with pytest.raises(InvalidInput, match="not encoded from texts"):
         Encoder.of({"name": "a network"})
 
 
@@ -211,19 +211,19 @@ def test_an_encoder_is_built_again_from_what_it_says(folders: Path, tmp_path: Pa
     ("options", "message"),
     [
         ({"length": 3}, "length must be a whole number from 4"),
-        ({"length": LENGTH + 1}, f"more than the model of bert takes, {LENGTH}"),
-        ({"length": 5, "columns": ("a", "b")}, "length 5 is too short: bert puts 3 marks"),
+        ({"length": LENGTH + 1}, f"more than the {LENGTH} tokens that the model bert takes"),
+        ({"length": 5, "columns": ("a", "b")}, "length 5 is too short: bert adds 3 special tokens"),
         ({"task": "values"}, "task must be one of"),
         ({"columns": ("a", "b", "c")}, "takes one column, or two for pairs; got 3: a, b, c"),
         ({"task": "spans"}, "context, question and answer; got 1"),
-        ({"task": "words"}, "mark for the end of a text"),
-        ({"task": "inside"}, "does not go with unit=None"),
-        ({"unit": "who"}, "does not go with unit='who'"),
+        ({"task": "words"}, "end-of-text token"),
+        ({"task": "inside"}, "cannot be combined with unit=None"),
+        ({"unit": "who"}, "cannot be combined with unit='who'"),
         ({"texts_per_unit": 0}, "texts_per_unit must be a whole number"),
         ({"tokenizer": "nowhere/at all"}, "could not be loaded"),
     ],
 )
-def test_what_cannot_be_encoded_is_refused(
+def test_invalid_encoder_options_are_refused(
     options: dict[str, Any], message: str, folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -10,7 +10,7 @@ from dptune.texts import metrics
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_f1_is_that_of_scikit_learn(classes: int) -> None:
+def test_f1_equals_scikit_learn(classes: int) -> None:
     rng = np.random.default_rng(classes)
     found, true = rng.integers(classes, size=(2, 200))
     average = "binary" if classes == 2 else "macro"
@@ -19,7 +19,7 @@ def test_f1_is_that_of_scikit_learn(classes: int) -> None:
     assert metrics.accuracy(found, true) == pytest.approx((found == true).mean())
 
 
-def test_f1_of_a_class_that_nobody_has_is_zero() -> None:
+def test_f1_of_absent_class_is_zero() -> None:
     assert metrics.f1([0, 0], [0, 0], classes=2) == 0.0
     assert metrics.f1([0, 1], [0, 1], classes=4) == 0.5
 

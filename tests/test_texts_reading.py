@@ -88,7 +88,7 @@ def test_every_kind_of_source_gives_the_same_texts(
         ('one,x\n"two\nthree,y\n', "cannot be read"),
     ],
 )
-def test_a_quotation_mark_that_is_not_closed_makes_no_row_of_several(
+def test_unclosed_quotation_mark_does_not_join_rows(
     body: str, said: str, packed: bool, tmp_path: Path
 ) -> None:
     file = tmp_path / ("m.csv.gz" if packed else "m.csv")
@@ -169,12 +169,12 @@ def test_answers_are_texts_or_as_squad_has_them() -> None:
         ),
         ({"columns": "body", "label": "class"}, "no column 'class' of labels; found the columns"),
         ({"columns": "body", "unit": "author"}, "no column 'author' of units; found the columns"),
-        ({"columns": ["body", "body"]}, "one or several different columns"),
-        ({"columns": []}, "one or several different columns"),
-        ({"columns": 3}, "one or several different columns"),
+        ({"columns": ["body", "body"]}, "one or several different names"),
+        ({"columns": []}, "one or several different names"),
+        ({"columns": 3}, "one or several different names"),
     ],
 )
-def test_a_column_that_is_not_there_is_named_with_those_that_are(
+def test_error_names_missing_column_and_existing_ones(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidInput, match=message) as refused:
@@ -189,21 +189,21 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are(
         ({"body": [SECRET, 3]}, {}, "must hold texts; found int"),
         ({"body": [SECRET, " \n"]}, {}, "some rows of 'the texts' have empty texts in body"),
         ({"body": []}, {}, "holds no rows, only columns: body"),
-        ({"body": [SECRET], "who": [None]}, {"unit": "who"}, "'who' .* whose some rows are"),
-        ({"body": [SECRET], "who": [" "]}, {"unit": "who"}, "'who' .* whose some rows are"),
-        ({"body": [SECRET], "who": [float("nan")]}, {"unit": "who"}, "whose some rows are"),
-        ({"body": [SECRET], "who": ["N/A"]}, {"unit": "who"}, "whose some rows are"),
-        ({"body": [SECRET], "who": ["None"]}, {"unit": "who"}, "whose some rows are"),
+        ({"body": [SECRET], "who": [None]}, {"unit": "who"}, "'who' .* name the unit of some rows"),
+        ({"body": [SECRET], "who": [" "]}, {"unit": "who"}, "'who' .* name the unit of some rows"),
+        ({"body": [SECRET], "who": [float("nan")]}, {"unit": "who"}, "name the unit of some rows"),
+        ({"body": [SECRET], "who": ["N/A"]}, {"unit": "who"}, "name the unit of some rows"),
+        ({"body": [SECRET], "who": ["None"]}, {"unit": "who"}, "name the unit of some rows"),
         ({"body": [SECRET], "who": [0.5]}, {"unit": "who"}, "names or numbers"),
-        ({"body": [SECRET, "a"], "who": [1, "1"]}, {"unit": "who"}, "all of them text or all"),
-        ({"body": [SECRET, "a"], "who": [1, True]}, {"unit": "who"}, "all of them text or all"),
-        ({"body": [SECRET + chr(0xD800)]}, {}, "'body' of 'the texts' holds letters that are none"),
-        ({"body": [SECRET], "who": ["a", "b"]}, {"unit": "who"}, "not equally long"),
+        ({"body": [SECRET, "a"], "who": [1, "1"]}, {"unit": "who"}, "all text, or all"),
+        ({"body": [SECRET, "a"], "who": [1, True]}, {"unit": "who"}, "all text, or all"),
+        ({"body": [SECRET + chr(0xD800)]}, {}, "'body' of 'the texts' holds invalid characters"),
+        ({"body": [SECRET], "who": ["a", "b"]}, {"unit": "who"}, "differ in length"),
         ({"body": SECRET}, {}, "'body' must be a list; got str"),
         (3, {}, "a mapping of columns to lists; got int"),
     ],
 )
-def test_what_is_no_text_is_refused_without_showing_any(
+def test_invalid_texts_are_refused_without_showing_any(
     given: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInput, match=message) as refused:
@@ -211,7 +211,7 @@ def test_what_is_no_text_is_refused_without_showing_any(
     assert SECRET not in str(refused.value)
 
 
-def test_people_of_a_csv_file_are_told_apart_letter_by_letter(tmp_path: Path) -> None:
+def test_units_of_csv_file_are_read_as_text(tmp_path: Path) -> None:
     path = tmp_path / "mails.csv"
     path.write_text("body,who\na,007\nb,7\nc,7.0\nd, 7\n")
     assert list(read(path, "body", unit="who").units or ()) == ["007", "7", "7.0", "7"]
@@ -221,7 +221,7 @@ def test_people_of_a_csv_file_are_told_apart_letter_by_letter(tmp_path: Path) ->
         "bob",
     ]
     path.write_text("body,who\na,1\nb,NA\n")  # not one person more
-    with pytest.raises(InvalidInput, match=r"'who' .* whose some rows are"):
+    with pytest.raises(InvalidInput, match=r"'who' .* name the unit of some rows"):
         read(path, "body", unit="who")
 
 
@@ -240,8 +240,8 @@ def test_one_text_of_a_pair_may_be_empty() -> None:
         ("mails.csv", f"1,2\n{SECRET},x\n", "must name the columns"),
         ("mails.csv", f"body;topic\n{SECRET};x\n", "separated by commas"),
         ("mails.csv", f"body,topic\n{SECRET}\n", "cannot be read: .*Expected 2 columns, got 1"),
-        ("mails.jsonl", f'{{"body": "a"}}\n{SECRET}\n', "line 2 of .* is no JSON object"),
-        ("mails.jsonl", f'["{SECRET}"]\n', "line 1 of .* is no JSON object"),
+        ("mails.jsonl", f'{{"body": "a"}}\n{SECRET}\n', "line 2 of .* is not a JSON object"),
+        ("mails.jsonl", f'["{SECRET}"]\n', "line 1 of .* is not a JSON object"),
         ("mails.csv.gz", SECRET, "cannot be read"),
         ("mails.parquet", SECRET, "cannot be read"),
     ],
@@ -280,7 +280,7 @@ def test_prints_agree_where_texts_do_but_for_case_and_white_space() -> None:
     assert some.max() < 2**24
 
 
-def test_lines_that_are_not_utf8_are_told_without_their_bytes(tmp_path: Path) -> None:
+def test_error_on_line_that_is_not_utf8_hides_bytes(tmp_path: Path) -> None:
     file = tmp_path / "mails.jsonl"
     file.write_bytes('{"body": "über"}\n'.encode("latin1"))
     with pytest.raises(InvalidInput, match="is not UTF-8") as error:

@@ -12,6 +12,7 @@ import torch
 from dptune import Budget, Space, TorchModule, load, resume, tune
 from dptune.accounting import ONE_PERSON, ONE_TEXT
 from dptune.data import load_data
+from dptune.engines.modules.inspection import ModuleInspection
 from dptune.errors import InvalidInput
 from dptune.report import model_card
 from dptune.search import RandomSearch
@@ -241,11 +242,11 @@ def test_a_study_of_a_model_on_the_hub_goes_on_with_the_commit_it_began_with(
     assert again.model.made_by["tokenizer"] == f"ann/tiny@{commits[0]}"
 
 
-def _none(engine: TorchModule, shape: tuple[int, ...]) -> None:
+def _none(inspection: ModuleInspection, shape: tuple[int, ...]) -> None:
     return None
 
 
-def _too_large(engine: TorchModule, shape: tuple[int, ...]) -> None:
+def _too_large(inspection: ModuleInspection, shape: tuple[int, ...]) -> None:
     raise torch.cuda.OutOfMemoryError("no room for two")
 
 
@@ -253,5 +254,5 @@ def _too_large(engine: TorchModule, shape: tuple[int, ...]) -> None:
 def test_without_a_beginning_to_show_what_came_of_it_is_told(
     begun: Any, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TorchModule, "untrained", begun)
+    monkeypatch.setattr(ModuleInspection, "initial_model", begun)
     assert set(_tuned(place, "words").test_figures) == {"perplexity"}

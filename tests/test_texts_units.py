@@ -12,6 +12,7 @@ from dptune import accounting, gdp
 from dptune.data import Data, Preprocessing
 from dptune.data.rows import IDS
 from dptune.engines import TorchModule
+from dptune.engines.modules.tracing import traced
 from dptune.plan import TrainPlan
 from dptune.texts import Encoder, Texts
 from support.tiny_models import WORDS, write_tiny_model
@@ -54,7 +55,7 @@ class Sums:
         self.engine = TorchModule(f"hf:{models / TASKS[task]}").for_data(data.facts)
         module, device = self.engine.made(), torch.device("cpu")
         copies = rows.shape[1]
-        self.flat, self.gradients = self.engine.traced(module, data.facts, device, copies)
+        self.flat, self.gradients = traced(self.engine, module, data.facts, device, copies)
 
     def of(self, rows: torch.Tensor, clip: float | None = CLIP) -> torch.Tensor:
         total = torch.zeros(len(self.flat.vector), dtype=torch.float64)

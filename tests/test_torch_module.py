@@ -366,7 +366,7 @@ def test_one_search_serves_several_budgets(tmp_path: Path) -> None:
 
 def test_the_plan_says_how_gradients_are_clipped_and_the_guarantee_what_is_public() -> None:
     engine = TorchModule(own_networks.Blocks).for_data(FACTS)
-    (said,) = engine.in_words(FACTS)
+    (said,) = engine.inspection.describe(FACTS)
     assert said.endswith("by layer: ghost (stem, blocks.0.0, blocks.1.0, blocks.2.0, head)")
     result = tuned(some_data(), TorchModule(own_networks.Blocks))
     assert any("Blocks begins with" in fact for fact in result.guarantee.public_facts)
@@ -407,9 +407,7 @@ def test_a_factory_that_makes_another_module_each_time_is_refused() -> None:
 
 
 def test_a_module_in_the_place_of_its_factory_is_told_from_it() -> None:
-    with pytest.raises(
-        InvalidInput, match="this is a torch module, a Linear; give the function"
-    ):
+    with pytest.raises(InvalidInput, match="this is a torch module, a Linear; give the function"):
         TorchModule(nn.Linear(4, 3))  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="the loss must be a function with a name"):
         TorchModule(own_networks.small, nn.CrossEntropyLoss(reduction="none"))  # type: ignore[arg-type]

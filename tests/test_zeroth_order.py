@@ -220,7 +220,7 @@ def test_no_gradient_is_ever_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.autograd, "backward", refuse)
     SEEN.clear()
     made = engine(spied, rows_at_once=None)
-    made.rehearse(FACTS, torch.device("cpu"))
+    made.inspection.rehearse(FACTS, torch.device("cpu"))
     (model,) = made.fit_many([replace(PLAIN, steps=2)], some_rows(), [Randomness()])
     assert len(SEEN) > 8 and not any(SEEN)
     assert not any(parameter.requires_grad for parameter in model.module.parameters())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dptune
 from dptune.data import Data
-from dptune.engines.modules.torch_module import ModuleModel
+from dptune.engines.modules.module_model import ModuleModel
 from experiments.language.cells import SEARCHES, Cell
 from experiments.language.measure import engine_of, run_of, searched
 from experiments.language.public_text import MAILS, NETWORK, rows_of_words
@@ -80,4 +80,6 @@ def perplexity(model: ModuleModel, rows: NDArray[Any], device: str) -> float:
 
 def before(engine: Any, data: Data, rows: NDArray[Any], device: str) -> float:
     """Of the network as it was pretrained."""
-    return perplexity(engine.for_data(data.facts).untrained(data.shape), rows, device)
+    return perplexity(
+        engine.for_data(data.facts).inspection.initial_model(data.shape), rows, device
+    )

@@ -11,7 +11,7 @@ import torch
 import dptune
 from dptune.data import Data, Preprocessing
 from dptune.engines.base import Engine
-from dptune.engines.modules.torch_module import ModuleModel
+from dptune.engines.modules.module_model import ModuleModel
 from dptune.search.base import SearchMethod
 from dptune.study.result import StudyResult
 from experiments.language.cells import (

@@ -111,7 +111,7 @@ def measure(
 
 def _scan(task: Task, budget: Budget, repeats: int) -> Scan:
     known, runs = run_plans(task, budget, repeats, _plans)
-    mu, facts = known.final.mu, known.facts_by_now
+    mu, facts = known.schedule.final.mu, known.facts_by_now
     counts = task.test.targets.bincount()
     return Scan(
         task=task.name,
@@ -143,7 +143,7 @@ def run_plans(
 
 def plan_at(noise: float, known: Outline, clip_norm: float | None) -> TrainPlan:
     """A run that ends at this noise, of all that preparing the rows leaves of the budget."""
-    final, recipe = known.final, replace(known.recipe, clip_norm=clip_norm)
+    final, recipe = known.schedule.final, replace(known.recipe, clip_norm=clip_norm)
     moved = displacement(noise, final.mu, recipe)
     setting = known.space.steady(moved, recipe, known.curvature)
     return known.plan(replace(setting, clip_norm=clip_norm), final)

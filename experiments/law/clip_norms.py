@@ -40,7 +40,7 @@ def measure(task: Task, epsilon: float, repeats: int) -> dict[str, Any]:
 
 
 def _plans(known: Outline) -> list[TrainPlan]:
-    law = best_noise(known.final.mu, known.recipe, known.facts_by_now, None)
+    law = best_noise(known.schedule.final.mu, known.recipe, known.facts_by_now, None)
     return [plan_at(part * law, known, norm) for norm in NORMS for part in OF_THE_LAW]
 
 

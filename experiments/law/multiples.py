@@ -27,7 +27,8 @@ class Prepared:
     @staticmethod
     def of(task: Task, budget: Budget, seed: int) -> "Prepared":
         rows, known = prepared(task, outline_of(task, UnitNoise(), budget, seed))
-        return Prepared(rows, known.engine, known.final, known.situation(known.final, [], None))
+        final = known.schedule.final
+        return Prepared(rows, known.engine, final, known.situation(final, [], None))
 
     @property
     def law(self) -> float:

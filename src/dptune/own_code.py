@@ -66,15 +66,15 @@ def reference(function: object, what: str) -> str:
         raise InvalidInput(
             f"the {what} must be a function, or its name, {_FORM}; got {type(function).__name__}."
         )
-    full_name = next(filter(None, (_name_in(home, function) for home in _homes(function))), None)
-    if full_name is None:
+    own_name = next(filter(None, (_name_in(home, function) for home in _homes(function))), None)
+    if own_name is None:
         raise InvalidInput(
             f"the {what} {_name_of(function)} has no name by which another process can import it, "
             "for example to resume the study or to load its model; define it by def (or give it a "
             "name) at the top level of a file or a notebook."
         )
-    _remembered[full_name] = function
-    return full_name
+    _remembered[own_name] = function
+    return own_name
 
 
 def is_pretrained(factory: str) -> bool:
@@ -233,9 +233,14 @@ def must_not_be_importing(doing: str) -> None:
         )
 
 
-def must_be_found_again(named: str, what: str) -> None:
-    """Refuse a function of the running script that another process could not import, as it must to
-    load the model or to resume the run."""
+def must_be_found_again(functions: Mapping[str, str]) -> None:
+    """Refuse functions of the running script, by what they are to the user, that another process
+    could not import, as it must to load a model or to resume a run."""
+    for what, named in functions.items():
+        _must_be_found_again(named, what)
+
+
+def _must_be_found_again(named: str, what: str) -> None:
     if is_pretrained(named):
         return
     place, name = parts(named, what)

@@ -75,7 +75,7 @@ class EngineConformance(EngineChecks):
 
     def test_it_is_tuned_on_rows_from_disk_with_held_out_scores(self, tmp_path: Path) -> None:
         parts = np.split(self.features(300, 2), 3), np.split(self.labels(300), 3)
-        precision = IDS if self.engine.takes_ids else "float32"
+        precision = IDS if self.engine.traits.takes_ids else "float32"
         folder = tmp_path / "rows"
         write_chunks(folder, zip(*parts, strict=True), precision=precision, augmented=True)
         result = self.study(

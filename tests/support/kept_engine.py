@@ -27,7 +27,7 @@ class KeptModel(Network):
 @dataclass(frozen=True, kw_only=True)
 class KeptNetwork(SmallNetwork):
     name: ClassVar[str] = "kept-network"
-    checkpoints: ClassVar[bool] = True
+    traits = replace(SmallNetwork.traits, checkpoints=True)
 
     def fit(
         self,

@@ -1,6 +1,6 @@
 """Trained models made by hand: what a study would give, without one."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,17 @@ import torch
 from dptune.accounting import Guarantee
 from dptune.columns import Columns, Encoding
 from dptune.data.preprocess import Preprocessing
+from dptune.data.row_maps import (
+    Append,
+    ClipLength,
+    Divide,
+    Encode,
+    Multiply,
+    RowMap,
+    Scale,
+    Subtract,
+    UnitLength,
+)
 from dptune.engines.linear import LinearEngine, LinearModel
 from dptune.study.trained_model import TrainedModel
 
@@ -59,28 +70,34 @@ def all_steps(columns: int = 4) -> Preprocessing:
     """Everything that is done to rows."""
     draws = np.random.default_rng(5)
     return Preprocessing(
-        shift=draws.normal(size=columns),
-        scale=draws.uniform(0.5, 2, columns),
-        anchor=1.5,
-        center=0.1 * draws.normal(size=columns + 1),
-        whitening=draws.normal(size=(columns + 1, columns + 1)),
-        constant=0.25,
-        rescale=True,
+        [
+            Scale(draws.normal(size=columns), draws.uniform(0.5, 2, columns)),
+            Append(1.5),
+            UnitLength(),
+            Subtract(0.1 * draws.normal(size=columns + 1)),
+            UnitLength(),
+            Multiply(draws.normal(size=(columns + 1, columns + 1))),
+            Append(0.25),
+            UnitLength(),
+        ]
     )
 
 
 def cut_rows(columns: int = 4) -> Preprocessing:
     """Everything that is done to rows whose lengths matter."""
-    done = all_steps(columns)
-    assert done.whitening is not None and done.center is not None
-    return replace(
-        done,
-        unit_rows=False,
-        rescale=False,
-        anchor=0.0,
-        reach=700.0,
-        center=done.center[:columns],
-        whitening=done.whitening[:columns, :columns],
+    scale, _, _, center, _, whitening, *_ = all_steps(columns).maps
+    assert isinstance(center, Subtract) and isinstance(whitening, Multiply)
+    return Preprocessing(
+        [
+            scale,
+            ClipLength(700.0),
+            Subtract(center.mean[:columns]),
+            ClipLength(1.0),
+            Multiply(whitening.matrix[:columns, :columns]),
+            ClipLength(1.5),
+            Append(0.25),
+            Divide(1.25),
+        ]
     )
 
 
@@ -93,9 +110,9 @@ PREPARATIONS = {
     "bent": Preprocessing(encoding=NUMBERED),
     "as given": Preprocessing(unit_rows=False),
     "unit rows": Preprocessing(),
-    "scaled": Preprocessing(shift=np.arange(4.0), scale=np.full(4, 1e3), unit_rows=False),
+    "scaled": Preprocessing([Scale(np.arange(4.0), np.full(4, 1e3))]),
     "all steps": all_steps(),
-    "cut": Preprocessing(unit_rows=False, reach=900.0),
+    "cut": Preprocessing([ClipLength(900.0)]),
     "cut and all steps": cut_rows(),
 }
 
@@ -163,7 +180,9 @@ def hard_table() -> pd.DataFrame:
     )
 
 
-def table_model(classes: tuple[Any, ...] = ("no", "yes"), **steps: Any) -> TrainedModel:
+def table_model(
+    classes: tuple[Any, ...] = ("no", "yes"), maps: Sequence[RowMap] = ()
+) -> TrainedModel:
     """With all kinds of columns."""
-    done = Preprocessing(encoding=ENCODING, anchor=1.0, **steps)
+    done = Preprocessing([Encode(ENCODING), Append(1.0), UnitLength(), *maps])
     return linear_model(done, ENCODING.width, classes, column_names=ENCODING.columns.kept)

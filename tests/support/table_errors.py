@@ -184,8 +184,8 @@ TABLE_ERRORS = (
         "a column that is not declared, and one that is not there",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            "  income: is declared, and is not there; add it, or declare it no more.\n"
-            '  job: is not declared; declare it, if only as "drop".'
+            "  income: is declared but missing; add it, or remove its declaration.\n"
+            '  job: is not declared; declare it, at least as "drop".'
         ),
         columns=declared(job=None, income="number"),
     ),
@@ -193,8 +193,8 @@ TABLE_ERRORS = (
         "gaps in columns that do not say what stands for them",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            "  age, smoker: each has gaps; say with fill what stands for one, or with indicator = "
-            "true that a column says where they are."
+            "  age, smoker: each has missing values; declare fill (the value to use instead), or "
+            "indicator = true (one more feature that marks them)."
         ),
         table=replaced(("34,", ","), ("no,yes", "NA,yes")),
     ),
@@ -202,11 +202,11 @@ TABLE_ERRORS = (
         "text in a column of numbers, of dates, of truths",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            '  age: holds texts that are no numbers (a number is written 1234.5, without "," '
+            '  age: holds texts that are not numbers (write 1234.5, without "," '
             'or a unit); change them, or declare the column as a "category".\n'
-            "  seen: holds texts that are no dates (a date is written 2025-12-31 or "
+            "  seen: holds texts that are not dates (write 2025-12-31 or "
             '2025-12-31T18:30:00); change them, or declare the column as a "category".\n'
-            "  smoker: holds others than true and false (yes and no, t and f, y and n, 1 and "
+            "  smoker: holds values other than true and false (yes and no, t and f, y and n, 1 and "
             '0); change them, or declare the column as a "category".'
         ),
         table=replaced(("34", "thirty"), ("2024-03-02", "March 2"), ("yes,no", "often,no")),
@@ -215,7 +215,7 @@ TABLE_ERRORS = (
         "a number as people write it",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            '  age: holds texts that are no numbers (a number is written 1234.5, without "," '
+            '  age: holds texts that are not numbers (write 1234.5, without "," '
             'or a unit); change them, or declare the column as a "category".'
         ),
         table=replaced(("34", '"1,234"')),
@@ -256,7 +256,7 @@ TABLE_ERRORS = (
         "a label whose values are paid for",
         (
             "ill: a label must be a category with all its values, a boolean, or a number "
-            "with a range; it is declared as category whose values are paid for."
+            "with a range; it is declared as category with privately estimated values."
         ),
         columns=declared(ill={"kind": "category", "values": "paid"}),
     ),
@@ -430,8 +430,8 @@ TABLE_ERRORS = (
         "numbers beyond all bounds in a column without a range",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            "  age: holds numbers that are infinite or too large; give it a range, or "
-            'range = "paid", to which they are clipped.'
+            "  age: holds numbers that are infinite or too large; clip them by "
+            'declaring a range or range = "paid".'
         ),
         table=replaced(("34", "1e300")),
         columns=declared(age="number"),
@@ -454,7 +454,7 @@ TABLE_ERRORS = (
         "a setting that a kind does not have",
         (
             "the declared columns need a change:\n"
-            "  age: 'rnage' is nothing that a number has; it has range, fill, indicator."
+            "  age: number has no key 'rnage'; its keys are kind, range, fill, indicator."
         ),
         columns=declared(age={"kind": "number", "rnage": [0, 1]}),
     ),
@@ -488,7 +488,7 @@ TABLE_ERRORS = (
         "a date without a range",
         (
             "the declared columns need a change:\n"
-            '  seen: a date needs a range from knowledge, such as range = ["2010-01-01", '
+            '  seen: a date needs a range from public knowledge, such as range = ["2010-01-01", '
             '"2025-12-31"].'
         ),
         columns=declared(seen="date"),
@@ -527,9 +527,9 @@ TABLE_ERRORS = (
         "several things at once, each with its column",
         (
             "'patients.csv' does not fit the declared columns:\n"
-            "  weight: is declared, and is not there; add it, or declare it no more.\n"
-            '  job: is not declared; declare it, if only as "drop".\n'
-            "  age, smoker: each holds texts that are no numbers (a number is written 1234.5, "
+            "  weight: is declared but missing; add it, or remove its declaration.\n"
+            '  job: is not declared; declare it, at least as "drop".\n'
+            "  age, smoker: each holds texts that are not numbers (write 1234.5, "
             'without "," or a unit); change them, or declare the column as a "category".'
         ),
         table=replaced(("34", "thirty"), ("51", "")),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from dptune.data import DataFacts, Rows
-from dptune.engines import Engine, Randomness, descend, register_engine
+from dptune.engines import Engine, Randomness, Traits, descend, register_engine
 from dptune.plan import TrainPlan
 
 WORDS, WIDTH = 10, 3
@@ -30,7 +30,7 @@ class WordModel:
 @dataclass(frozen=True, kw_only=True)
 class WordEngine(Engine[WordModel]):
     name: ClassVar[str] = "words"
-    takes_ids: ClassVar[bool] = True
+    traits = Traits(takes_ids=True)
     outputs: int | None = None
     loss: str = "softmax"
 

@@ -28,6 +28,8 @@ from dptune.engines.base import Engine
 from dptune.engines.executors import SerialExecutor
 from dptune.engines.randomness import Randomness
 from dptune.plan import TrainPlan
+from dptune.preparation.pipeline import prepare
+from dptune.preparation.step import Decision, PrivateRows, State, Step
 from dptune.search.base import Census, SearchMethod, calibrated, draft
 from dptune.search.law import displacement
 from dptune.search.score import NoisyScore, Score
@@ -35,10 +37,8 @@ from dptune.search.space import Setting, Space
 from dptune.search.unit_noise import UnitNoise
 from dptune.study import loop
 from dptune.study.config import Config
-from dptune.study.measure import compare, take_census
+from dptune.study.measure import compare, fresh_normal, take_census
 from dptune.study.outline import Outline
-from dptune.study.prepare import prepare
-from dptune.study.purchases import bent, buy_ranges
 from dptune.study.recipe import settled
 from dptune.study.sealed_run import SealedRun
 
@@ -121,30 +121,30 @@ def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
         return task, outline
     train, test = task.given
     first_copies = train.features[:, 0].numpy()
-    plain = Preprocessing(
-        unit_rows=task.preparation.unit_rows, encoding=_bent(outline, first_copies)
+    plan = outline.preparation
+    rows = PrivateRows(
+        tables=lambda maps: [
+            first_copies if maps is None else Preprocessing(maps).apply(first_copies)
+        ],
+        vocabularies=dict,
+        normal=fresh_normal,
     )
-    made = prepare(
-        outline, plain, lambda _, take, __: take(lambda made: [made.apply(first_copies)])
-    )
+
+    def measured(step: Step, decision: Decision, state: State) -> Any:
+        return step.measure(plan.case, decision, state, rows)
+
+    named = outline.data.named
+    state = prepare(plan, measured, plan.start(None if named is None else Encoding(named)))
+    made = state.preprocessing
     device, precision = str(task.train.device), str(task.train.dtype).removeprefix("torch.")
     return (
         replace(
             task,
-            train=scaled_rows(made.preprocessing, train, device, precision),
-            test=scaled_rows(made.preprocessing, test, device, precision),
+            train=scaled_rows(made, train, device, precision),
+            test=scaled_rows(made, test, device, precision),
         ),
-        made.known_to(outline),
+        outline.prepared(state),
     )
-
-
-def _bent(outline: Outline, rows: NDArray[Any]) -> Encoding | None:
-    """Columns with their ranges, where curves are drawn over them."""
-    named = outline.data.named
-    if named is None or not outline.ranks:
-        return None
-    encoding = Encoding(named)
-    return bent(outline, encoding, buy_ranges(outline, encoding, [rows]))
 
 
 def _open(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:
@@ -246,9 +246,8 @@ def run_oracle(
     that the other four chose.
     """
     began, worked = perf_counter(), process_time()
-    # What rows turn out to be may cost the final run a leg.
     _, planned = prepared(task, outline_of(task, UnitNoise(), budget, 0, space, recipe))
-    mu_squared = planned.final.mu_squared
+    mu_squared = planned.schedule.final.mu_squared
     cells = _grid(planned, math.sqrt(mu_squared))
     grid = [calibrated(draft(planned.recipe, cell), mu_squared, 0.0) for cell in cells]
     report(f"{task.name}, oracle, epsilon {budget.epsilon:g}: {len(grid)} settings")

@@ -70,7 +70,7 @@ def begin(
         read = read_options(asked.config, options)
     for note in planning.before_paying(read.data, read.config):
         screen.warn(note)
-    run_code = bool(read.config.engine.own_functions)
+    run_code = bool(read.config.engine.traits.own_functions)
     with _explain_interrupt(folder, run_code=run_code), _watching(read.config, asked) as watch:
         result = study.tune(read.data, out=folder, watch=watch, **read.settings)
     _show_result(result, asked, delta_chosen=read.delta_chosen)

@@ -17,10 +17,9 @@ from dptune.errors import InvalidInput
 from dptune.ledger import Ledger
 from dptune.own_code import is_pretrained, pretrained_name
 from dptune.plain_data import read_toml
+from dptune.preparation.options import AUTO, MOST_SHARE
 from dptune.search.space import Space
 from dptune.study.config import (
-    AUTO,
-    MOST_SHARE,
     Config,
     Preparation,
     build,

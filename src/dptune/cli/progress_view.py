@@ -27,13 +27,6 @@ from dptune.study.runner import Progress
 _WIDTH = 79
 _SECONDS_BETWEEN_LINES = 60.0  # of the same stage
 _PREPARING = "preparing"
-# Payments that prepare rows, where a shorter name than their label will do.
-_SHORT = {
-    "ranges of columns": "ranges",
-    "row lengths": "lengths",
-    "private mean": "mean",
-    "counting rows by class": "classes",
-}
 
 
 class _Clock:
@@ -75,47 +68,33 @@ class _Clock:
 
 
 class _Stages:
-    """The stage of a study, and the payments that have prepared rows so far."""
+    """The stage of a study. What prepares rows is one stage, which is announced with its prices."""
 
     def __init__(self) -> None:
-        self._spent: float | None = None  # at the last update
-        self._payments: dict[str, float] = {}
+        self.preparation = ""
 
     def update(self, progress: Progress) -> str:
         """Return the stage that the study is in now."""
-        before, self._spent = self._spent, progress.spent
-        if not progress.spent:  # what is planned; nothing is paid yet
-            return _PREPARING
         stage, colon, _ = progress.doing.partition(":")
-        if before is None or colon or progress.steps or progress.trials or stage == "done":
-            return stage
-        self._payments[_SHORT.get(stage, stage)] = progress.spent - before
-        return _PREPARING
-
-    @property
-    def preparation(self) -> str:
-        paid = (f"{name} {100 * share:.1f} %" for name, share in self._payments.items())
-        return f"{_PREPARING}: {', '.join(paid)}" if self._payments else f"{_PREPARING} rows"
+        if stage == _PREPARING:
+            self.preparation = progress.doing
+        elif colon or progress.steps or progress.trials or stage == "done":
+            self.preparation = ""
+        return _PREPARING if self.preparation else stage
 
 
 @contextmanager
 def live_view(
     search: SearchMethod, now: Callable[[], float] = monotonic, *, verbose: bool = False
 ) -> Iterator[Callable[[Progress], None]]:
-    """Show updates on standard error: in place on a terminal, elsewhere line by line. With
-    `verbose`, also say what preparation is planned before anything is paid."""
+    """Show updates on standard error: in place on a terminal, where they stay at the end if asked
+    with `verbose`; elsewhere line by line."""
     console, clock = standard_error(), _Clock(search, now)
     if console.is_terminal:
         shown = _in_place(console, clock, search, keep=verbose)
     else:
         shown = _line_by_line(console, clock, now)
-    with shown as update:
-
-        def watch(progress: Progress) -> None:
-            if verbose and not progress.spent:
-                console.print(textwrap.fill(progress.doing, _WIDTH))
-            update(progress)
-
+    with shown as watch:
         yield watch
 
 
@@ -136,8 +115,6 @@ def _line_by_line(
         left, stage, time = clock.left(progress), stages.update(progress), now()
         if stage == last and time - printed < _SECONDS_BETWEEN_LINES:
             return
-        if last == _PREPARING != stage:
-            line(stages.preparation)
         last, printed = stage, time
         if stage == _PREPARING:
             line(stages.preparation, clock.elapsed() if progress.spent else "")

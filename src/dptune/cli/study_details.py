@@ -18,7 +18,7 @@ from dptune.study.split import slots
 def show_plan_details(planned: Outline) -> None:
     """Print how rows would be prepared and the model be trained."""
     _show_preparation(in_words(planned.config, planned.data))
-    for words in planned.engine.in_words(planned.data):
+    for words in planned.engine.inspection.describe(planned.data):
         out.print(Text(sentence(words)))
 
 

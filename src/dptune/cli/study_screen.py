@@ -16,6 +16,7 @@ from dptune.cli.study_details import show_plan_details, show_result_details
 from dptune.data.made_by import is_of_texts
 from dptune.engines.base import Engine
 from dptune.engines.linear import LinearEngine
+from dptune.preparation.ranges import RANGES
 from dptune.printable import printable
 from dptune.report.record import Record
 from dptune.report.words import promise, sentence
@@ -25,7 +26,7 @@ from dptune.study.figures import figures_in_words, rows_in_words
 from dptune.study.outline import Outline
 from dptune.study.recipe import in_words
 from dptune.study.run_folder import EXPORTED
-from dptune.study.split import foreseen, slots
+from dptune.study.split import slots
 
 _PARTS = 3  # of a budget that are named
 
@@ -49,9 +50,9 @@ def plan_as_dict(planned: Outline, guarantee: Guarantee) -> dict[str, Any]:
     budget = planned.config.budget
     return {
         "budget": {"epsilon": budget.epsilon, "delta": budget.delta, "mu": budget.mu},
-        "slots": [slot.to_dict(budget) for slot in foreseen(planned)],
+        "slots": [slot.to_dict(budget) for slot in slots(planned)],
         "preparation": list(in_words(planned.config, planned.data)),
-        "training": list(planned.engine.in_words(planned.data)),
+        "training": list(planned.engine.inspection.describe(planned.data)),
         "objective": planned.objective,
         "guarantee": guarantee.to_dict(),
     }
@@ -66,7 +67,7 @@ def show_plan(
     verbose: bool,
 ) -> None:
     """Print what a study of columns with these names would pay for and promise."""
-    out.print(draw_slots(planned.config.budget, foreseen(planned)))
+    out.print(draw_slots(planned.config.budget, slots(planned)))
     out.print(Text(sentence(planned.objective)))
     _show_trials(planned)
     _show_columns(planned, names)
@@ -201,7 +202,12 @@ def _new_data(record: Record) -> str:
 def _show_columns(planned: Outline, names: Sequence[str]) -> None:
     """Say what costs beginners most: columns of very different scale."""
     asked, declared = planned.config.preparation, planned.config.columns
-    scaled = declared is not None or asked.ranges or asked.standardize or planned.ranged
+    scaled = (
+        declared is not None
+        or asked.ranges
+        or asked.standardize
+        or RANGES in planned.preparation.events
+    )
     if names and asked.unit_rows and not scaled:
         out.print(
             Text(

@@ -1,9 +1,8 @@
-"""The features of one column: how many, what they are called, and what they are for each code.
+"""The features of one column: their number, their names, and their values for each code.
 
-A number or a date within its range is one feature x, from -1 to 1, of which a linear model makes a
-straight line. With a degree, Chebyshev polynomials of x up to it stand beside x, all from -1 to 1,
-too: then the model draws a curve over the column. They bend most near the ends of a range, where
-the values of most columns crowd that a round range was declared for.
+A number or a date with a range is one feature x from -1 to 1. With a degree above 1, the Chebyshev
+polynomials of x up to this degree are added, which also lie from -1 to 1: polynomial features. They
+are finest near the ends of the range. Most values are there if a generous round range was declared.
 """
 
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ Gaps = NDArray[np.bool_]
 
 
 def width(column: Column, degree: int) -> int:
-    """Known before anything is bought."""
+    """The number of features; it does not depend on the rows."""
     if isinstance(column, Drop):
         return 0
     if isinstance(column, Category):
@@ -32,42 +31,42 @@ def width(column: Column, degree: int) -> int:
     return degree + column.indicator
 
 
-def names(name: str, column: Column, degree: int, bought: Sequence[str]) -> list[str]:
-    """Of the features; `bought` are names of a category."""
+def names(name: str, column: Column, degree: int, estimated: Sequence[str]) -> list[str]:
+    """The names of the features; `estimated` are the private values of a category."""
     if isinstance(column, Drop):
         return []
-    found = [name, *(f"{name} (curve {power})" for power in range(2, degree + 1))]
+    features = [name, *(f"{name} (curve {power})" for power in range(2, degree + 1))]
     if isinstance(column, Category):
-        found = [f"{name}={value}" for value in _values(column, bought)]
-        found.append(f"{name}=other" if f"{name}=other" not in found else f"{name}=(other)")
+        features = [f"{name}={value}" for value in _values(column, estimated)]
+        features.append(f"{name}=other" if f"{name}=other" not in features else f"{name}=(other)")
     if isinstance(column, Date):
         for part in column.parts:
-            found += [f"{name} ({part}={value})" for value in dates.PARTS[part]]
-    return [*found, f"{name} missing"] if column.indicator else found
+            features += [f"{name} ({part}={value})" for value in dates.PARTS[part]]
+    return [*features, f"{name} missing"] if column.indicator else features
 
 
 def put_number(
     codes: Features,
     column: Number,
     degree: int,
-    bought: Pair | None,
+    estimated: Pair | None,
     stretch: Stretch | None,
     features: Features,
 ) -> None:
-    """The range, declared or bought, mapped to [-1, 1] and bent; the number itself where there is
-    none. `stretch`: of a range that was bought, before it is mapped."""
-    pair = column.pair or bought
+    """Write the number, its declared or estimated range mapped to [-1, 1], with its polynomial
+    features; without a range the number itself. `stretch` is applied before an estimated range."""
+    pair = column.pair or estimated
     gaps = np.isnan(codes)
     if isinstance(column.fill, float):
         codes = np.where(gaps, column.fill, codes)
-    # Infinite only where a range was asked for and could not be bought.
-    scaled = codes.clip(-LARGEST, LARGEST) if pair is None else _scaled(codes, pair, stretch)
-    features[:, :degree] = _curve(np.where(np.isnan(scaled), 0, scaled), degree)
+    # Infinite only if a range was asked for and could not be estimated.
+    scaled = codes.clip(-LARGEST, LARGEST) if pair is None else _scale(codes, pair, stretch)
+    features[:, :degree] = _polynomials(np.where(np.isnan(scaled), 0, scaled), degree)
     _indicate(gaps, column.indicator, features)
 
 
 def put_boolean(codes: Features, column: Boolean, features: Features) -> None:
-    """-1 and 1; a gap without a fill is between them."""
+    """Write -1 or 1; a missing value without a fill is 0."""
     gaps = np.isnan(codes)
     filled = np.where(gaps, 0.5 if column.fill is None else column.fill, codes)
     features[:, 0] = 2 * filled - 1
@@ -75,15 +74,15 @@ def put_boolean(codes: Features, column: Boolean, features: Features) -> None:
 
 
 def put_date(codes: Features, column: Date, degree: int, features: Features) -> None:
-    """The range mapped to [-1, 1] and bent, and a one for each part. A gap without a fill is in the
-    middle of the range, and has no parts."""
+    """Write the date, its range mapped to [-1, 1], with its polynomial features and one-hot parts.
+    A missing value without a fill is in the middle of the range, and has no parts."""
     gaps = np.isnan(codes)
     if column.fill is not None:
         codes = np.where(gaps, dates.hours_of(column.fill), codes)
-    known = ~np.isnan(codes)
-    (rows,) = np.nonzero(known)
+    present = ~np.isnan(codes)
+    (rows,) = np.nonzero(present)
     hours = codes[rows].astype(np.int64)
-    features[:, :degree] = _curve(np.where(known, _scaled(codes, column.pair), 0), degree)
+    features[:, :degree] = _polynomials(np.where(present, _scale(codes, column.pair), 0), degree)
     start = degree
     for part in column.parts:
         features[rows, start + dates.part(part, hours)] = 1
@@ -92,14 +91,13 @@ def put_date(codes: Features, column: Date, degree: int, features: Features) -> 
 
 
 def put_category(
-    codes: Features, column: Category, bought: Sequence[str], features: Features
+    codes: Features, column: Category, estimated: Sequence[str], features: Features
 ) -> None:
-    """A one for each name. A gap without a fill has none if an indicator says so, and is one of the
-    other names if not."""
+    """Write the one-hot value. A missing value without a fill is all zeros if there is an
+    indicator, and else counts as a value that is not listed."""
     gaps = np.isnan(codes)
-    stands_for_gap = column.slots if column.fill is None else _place(column.fill, column, bought)
     places = whole_places(codes, last=column.slots)
-    places[gaps] = stands_for_gap
+    places[gaps] = column.slots if column.fill is None else _place(column.fill, column, estimated)
     rows = np.arange(len(codes))
     if column.fill is None and column.indicator:
         rows, places = rows[~gaps], places[~gaps]
@@ -108,8 +106,8 @@ def put_category(
 
 
 def whole_places(codes: Features, last: int) -> NDArray[np.int64]:
-    """Codes as places from 0 to `last`, which also stands for all that is no such place."""
-    inside = (codes >= 0) & (codes < last)  # NaN is not
+    """Codes as indices from 0 to `last`; `last` also stands for every other code."""
+    inside = (codes >= 0) & (codes < last)  # False for NaN
     return np.where(inside, codes, last).astype(np.int64)
 
 
@@ -118,29 +116,29 @@ def _indicate(gaps: Gaps, indicator: bool, features: Features) -> None:
         features[:, -1] = gaps
 
 
-def _scaled(codes: Features, pair: Pair, stretch: Stretch | None = None) -> Features:
-    """What is outside the range is clipped to it."""
+def _scale(codes: Features, pair: Pair, stretch: Stretch | None = None) -> Features:
+    """Clip to the range and map it to [-1, 1]."""
     if stretch is not None:
         codes, pair = stretch.of(codes), stretch.ends(pair)
-    low, high = pair[0] / 2, pair[1] / 2  # halves: no difference overflows
+    low, high = pair[0] / 2, pair[1] / 2  # halves, so that no difference overflows
     return ((codes / 2).clip(low, high) - low) / (high - low) * 2 - 1
 
 
-def _curve(inside: Features, degree: int) -> Features:
-    """Numbers, and what bends a line through them where they are from -1 to 1."""
+def _polynomials(inside: Features, degree: int) -> Features:
+    """The Chebyshev polynomials of degree 1 to `degree`."""
     return np.asarray(chebvander(inside, degree)[:, 1:], np.float64)
 
 
-def _values(column: Category, bought: Sequence[str]) -> list[str]:
+def _values(column: Category, estimated: Sequence[str]) -> list[str]:
     if isinstance(column.values, tuple):
         return list(column.values)
     if column.buckets is not None:
         return [f"bucket {number}" for number in range(column.buckets)]
-    return [*bought, *(f"(unused {slot})" for slot in range(len(bought), column.slots))]
+    return [*estimated, *(f"(unused {slot})" for slot in range(len(estimated), column.slots))]
 
 
-def _place(fill: str, column: Category, bought: Sequence[str]) -> int:
+def _place(fill: str, column: Category, estimated: Sequence[str]) -> int:
     if column.buckets is not None:
         return bucket(fill, column.buckets)
-    known = column.values if isinstance(column.values, tuple) else bought
-    return known.index(fill) if fill in known else column.slots
+    values = column.values if isinstance(column.values, tuple) else estimated
+    return values.index(fill) if fill in values else column.slots

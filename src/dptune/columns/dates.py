@@ -1,6 +1,6 @@
 """Dates as whole hours since 1970-01-01 in UTC, which float32 holds exactly up to the year 3883.
 
-A date without a time is its midnight, a time without a zone is taken as UTC.
+A date without a time is its midnight; a time without a zone is read as UTC.
 """
 
 from datetime import UTC, date, datetime
@@ -25,7 +25,7 @@ _WEEKDAY_OF_DAY_0 = 3  # 1970-01-01 was a Thursday
 
 
 def iso_text(value: object, name: str) -> str:
-    """A date as text that can be stored; TOML's and Python's own dates are dates, too."""
+    """A date as text that can be stored; the date types of TOML and Python are accepted, too."""
     if isinstance(value, str):
         try:
             datetime.fromisoformat(value.strip())
@@ -39,7 +39,7 @@ def iso_text(value: object, name: str) -> str:
 
 
 def hours_of(text: str) -> int:
-    """Of a text by `iso_text`."""
+    """The hours of a text from `iso_text`."""
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
@@ -47,7 +47,7 @@ def hours_of(text: str) -> int:
 
 
 def part(name: str, hours: NDArray[np.int64]) -> NDArray[Any]:
-    """Which of `PARTS[name]` each of them has."""
+    """The index into `PARTS[name]` of each hour."""
     if name == "hour":
         return hours % _HOURS_A_DAY
     if name == "weekday":

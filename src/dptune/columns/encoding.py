@@ -1,4 +1,4 @@
-"""From codes to features: a function of one row, of what is declared, and of what was bought."""
+"""Turn codes into features, by one row, the declared columns and the private estimates alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +27,7 @@ from dptune.columns.spec import Columns
 from dptune.columns.stretch import Stretch
 from dptune.errors import InvalidInput
 
-MOST_CURVED = 20  # the degree of a curve; more would follow single rows
+MOST_CURVED = 20  # the highest degree of polynomial features; more would fit single rows
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,11 @@ class Encoding:
     """Turns rows of codes into features.
 
     Attributes:
-        columns: as declared, the label's not among them.
-        ranges: of numbers, by name, as bought.
-        categories: names of categories, by column, as bought.
-        degrees: of the curves that a linear model draws over numbers and dates, by name; straight
-            lines where there is none.
-        stretches: how numbers with a bought range are taken of which some lie far out, by name.
+        columns: the declared columns, without the label.
+        ranges: the privately estimated ranges of numbers, by column.
+        categories: the privately estimated values of categories, by column.
+        degrees: the degrees of polynomial features of numbers and dates, by column; 1 elsewhere.
+        stretches: the log scales of numbers with an estimated range and heavy tails, by column.
 
     """
 
@@ -63,38 +62,38 @@ class Encoding:
         problems.raise_any("the declared columns need a change")
         validate.store(
             self,
-            ranges={name: _bought_range(name, kept, pair) for name, pair in self.ranges.items()},
+            ranges={name: _check_range(name, kept, pair) for name, pair in self.ranges.items()},
             categories={
-                name: _bought_names(name, kept, names) for name, names in self.categories.items()
+                name: _check_values(name, kept, names) for name, names in self.categories.items()
             },
             degrees={
-                name: _degree(name, kept, self.ranges, degree)
+                name: _check_degree(name, kept, self.ranges, degree)
                 for name, degree in self.degrees.items()
             },
             stretches={
-                name: _stretch(name, self.ranges, stretch)
+                name: _check_stretch(name, self.ranges, stretch)
                 for name, stretch in self.stretches.items()
             },
         )
 
     @property
     def width(self) -> int:
-        """How many features a row has: known before anything is bought."""
+        """The number of features of a row; it does not depend on the rows."""
         return sum(map(self._width, self.columns.kept))
 
     @property
     def blocks(self) -> dict[str, slice]:
-        """Which features each column becomes."""
-        found, start = {}, 0
+        """The features of each column, by name."""
+        places, start = {}, 0
         for name in self.columns.kept:
             stop = start + self._width(name)
-            found[name] = slice(start, stop)
+            places[name] = slice(start, stop)
             start = stop
-        return found
+        return places
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the features."""
+        """The names of the features."""
         return tuple(
             text
             for name in self.columns.kept
@@ -108,7 +107,7 @@ class Encoding:
 
     @property
     def undecided(self) -> tuple[str, ...]:
-        """Numbers that have no range yet."""
+        """The numbers that have neither a declared nor an estimated range."""
         return tuple(
             name
             for name in self.columns.kept
@@ -119,48 +118,48 @@ class Encoding:
 
     @property
     def unbought(self) -> tuple[str, ...]:
-        """Categories whose names are still to be paid for."""
+        """The categories whose values are still to be estimated."""
         return tuple(name for name in self._paid() if name not in self.categories)
 
     def with_ranges(
         self, ranges: Mapping[str, Pair], stretches: Mapping[str, Stretch] | None = None
     ) -> "Encoding":
-        """With these, too."""
+        """Return this encoding with more estimated ranges and log scales."""
         more = {**self.stretches, **(stretches or {})}
         return replace(self, ranges={**self.ranges, **ranges}, stretches=more)
 
     def with_categories(self, categories: Mapping[str, Sequence[str]]) -> "Encoding":
-        """With these, too."""
+        """Return this encoding with more estimated values of categories."""
         more = {name: tuple(names) for name, names in categories.items()}
         return replace(self, categories={**self.categories, **more})
 
     def with_curves(self, names: Iterable[str], degree: int) -> "Encoding":
-        """With curves of this degree over these columns, and straight lines over all others."""
+        """Return this encoding with polynomial features of this degree for these columns only."""
         return replace(self, degrees=dict.fromkeys(names, degree) if degree > 1 else {})
 
     def reading(self, vocabularies: Vocabularies) -> "Encoding":
-        """The same for rows that were coded with these private vocabularies."""
+        """Return this encoding for rows that were coded with these private vocabularies."""
         return replace(self, _read_with=dict(vocabularies))
 
     def released(self) -> "Encoding":
-        """The same without private vocabularies: for models, and for codes of new rows."""
+        """Return this encoding without private vocabularies: for models, and codes of new rows."""
         return replace(self, _read_with=None)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._read_with is not None:
             raise InvalidInput(
-                "this encoding holds names that only private rows have, so it is not stored or "
-                "sent; take released()."
+                "this encoding holds the private vocabularies of rows, so it is never stored or "
+                "sent; use released()."
             )
         return dict(self.__dict__)
 
     def code(self, table: Any, *, where: str) -> NDArray[np.float32]:
-        """New rows in the codes that this encoding reads, unless it reads private ones."""
-        known = {name: self.categories.get(name, ()) for name in self._paid()}
-        return code(table, self.columns, where=where, vocabularies=known).rows
+        """Code new rows for `apply`; only for an encoding without private vocabularies."""
+        values = {name: self.categories.get(name, ()) for name in self._paid()}
+        return code(table, self.columns, where=where, vocabularies=values).rows
 
     def apply(self, raw: NDArray[Any]) -> Features:
-        """The features of some rows of codes."""
+        """Return the features of rows of codes."""
         raw = np.asarray(raw)
         kept = self.columns.kept
         if raw.ndim != 2 or raw.shape[1] != len(kept):
@@ -174,7 +173,7 @@ class Encoding:
         return features
 
     def to_plain(self) -> dict[str, Any]:
-        """As JSON has it; `of` gives the same again."""
+        """As JSON stores it; `of` reads it back."""
         return {
             "columns": self.columns.to_plain(),
             "ranges": {name: list(pair) for name, pair in self.ranges.items()},
@@ -185,7 +184,7 @@ class Encoding:
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> "Encoding":
-        """From what `to_plain` gave, also before there were curves, or anything was stretched."""
+        """Read the result of `to_plain`, also of versions without degrees or stretches."""
         return Encoding(
             Columns.of(plain["columns"]),
             {name: tuple(pair) for name, pair in plain["ranges"].items()},
@@ -205,8 +204,7 @@ class Encoding:
         return blocks.width(self.columns.declared[name], self.degrees.get(name, 1))
 
     def _put(self, codes: Features, name: str, features: Features) -> None:
-        column, bought = self.columns.declared[name], self.categories.get(name, ())
-        degree = self.degrees.get(name, 1)
+        column, degree = self.columns.declared[name], self.degrees.get(name, 1)
         if isinstance(column, Number):
             pair, stretch = self.ranges.get(name), self.stretches.get(name)
             blocks.put_number(codes, column, degree, pair, stretch, features)
@@ -216,61 +214,64 @@ class Encoding:
             blocks.put_date(codes, column, degree, features)
         elif isinstance(column, Category):
             if column.paid:
-                codes = self._among_bought(codes, name)
-            blocks.put_category(codes, column, bought, features)
+                codes = self._translate(codes, name)
+            blocks.put_category(codes, column, self.categories.get(name, ()), features)
 
-    def _among_bought(self, codes: Features, name: str) -> Features:
-        """Places in the vocabulary that rows were coded with as places among the names that were
-        bought."""
+    def _translate(self, codes: Features, name: str) -> Features:
+        """Turn indices into the vocabulary of the rows into indices into the estimated values."""
         slots = self._slots[name]
-        found = slots[blocks.whole_places(codes, last=len(slots) - 1)]
-        return np.where(np.isnan(codes), np.nan, found)
+        translated = slots[blocks.whole_places(codes, last=len(slots) - 1)]
+        return np.where(np.isnan(codes), np.nan, translated)
 
     @cached_property
     def _slots(self) -> dict[str, NDArray[np.int64]]:
-        """For each place in the vocabulary that rows were coded with its place among the names that
-        were bought; -1 for others, and at the end for those in no vocabulary."""
-        found = {}
+        """For each index into the vocabulary of the rows, its index among the estimated values: -1
+        for a value that is not there, and at the end for a value in no vocabulary."""
+        slots = {}
         for name in self._paid():
-            bought = self.categories.get(name, ())
-            read_with = bought if self._read_with is None else self._read_with.get(name, ())
-            slot_of = {text: slot for slot, text in enumerate(bought)}
-            found[name] = np.array([*(slot_of.get(text, -1) for text in read_with), -1])
-        return found
+            estimated = self.categories.get(name, ())
+            read_with = estimated if self._read_with is None else self._read_with.get(name, ())
+            slot_of = {text: slot for slot, text in enumerate(estimated)}
+            slots[name] = np.array([*(slot_of.get(text, -1) for text in read_with), -1])
+        return slots
 
 
-def _bought_range(name: str, kept: Mapping[str, Column], pair: Pair) -> Pair:
+def _check_range(name: str, kept: Mapping[str, Column], pair: Pair) -> Pair:
     column = kept.get(name)
     if not isinstance(column, Number) or column.pair is not None:
-        raise InvalidInput(f"{name}: a range is bought for a number that declares none.")
+        raise InvalidInput(f"{name}: only a number without a declared range has an estimated one.")
     low, high = (float(end) for end in pair)
     if not -LARGEST <= low < high <= LARGEST:
         raise InvalidInput(f"{name}: a range must be low and high, finite and in this order.")
     return low, high
 
 
-def _stretch(name: str, bought: Mapping[str, Pair], stretch: Stretch) -> Stretch:
+def _check_stretch(name: str, estimated: Mapping[str, Pair], stretch: Stretch) -> Stretch:
     center, scale = (float(number) for number in stretch)
-    if name not in bought or not -LARGEST <= center <= LARGEST or not 0 < scale <= LARGEST:
+    if name not in estimated or not -LARGEST <= center <= LARGEST or not 0 < scale <= LARGEST:
         raise InvalidInput(
-            f"{name}: numbers with a bought range are stretched, around a finite center, by a "
-            "finite scale above 0."
+            f"{name}: only a number with an estimated range has a log scale, with a finite center "
+            "and a finite scale above 0."
         )
     return Stretch(center, scale)
 
 
-def _degree(name: str, kept: Mapping[str, Column], bought: Mapping[str, Pair], degree: int) -> int:
+def _check_degree(
+    name: str, kept: Mapping[str, Column], estimated: Mapping[str, Pair], degree: int
+) -> int:
     column = kept.get(name)
-    ranged = isinstance(column, Number) and (column.pair is not None or name in bought)
+    ranged = isinstance(column, Number) and (column.pair is not None or name in estimated)
     if not ranged and not isinstance(column, Date):
-        raise InvalidInput(f"{name}: a curve is drawn over a number or a date with a range.")
+        raise InvalidInput(f"{name}: only a number or a date with a range has polynomial features.")
     return validate.whole(1, at_most=MOST_CURVED, **{f"the degree of {name}": degree})
 
 
-def _bought_names(name: str, kept: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ...]:
+def _check_values(name: str, kept: Mapping[str, Column], names: Sequence[str]) -> tuple[str, ...]:
     column = kept.get(name)
     if not isinstance(column, Category) or not column.paid:
-        raise InvalidInput(f'{name}: names are bought for a category with values = "paid".')
+        raise InvalidInput(f'{name}: only a category with values = "paid" has estimated values.')
     if len(names) > column.slots or len(set(names)) < len(names):
-        raise InvalidInput(f"{name}: at most {column.slots} names, each once; got {len(names)}.")
+        raise InvalidInput(
+            f"{name}: there must be at most {column.slots} values, each once; got {len(names)}."
+        )
     return tuple(names)

@@ -1,5 +1,5 @@
-"""What a column can be, from declared facts only. Whatever is wrong with one is said at once, a
-line for each problem."""
+"""The kinds of columns, made from declared facts only. Each reports all its problems together, one
+line each."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,19 +20,19 @@ PAID: Literal["paid"] = "paid"
 MIDDLE: Literal["middle"] = "middle"
 DEFAULT_AT_MOST = 10
 MOST_VALUES = 10_000
-LARGEST = float(np.finfo(np.float32).max)  # rows are coded in single precision
+LARGEST = float(np.finfo(np.float32).max)  # codes are float32
 Pair = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A number. What is outside its range is clipped, and the range becomes [-1, 1].
+    """A number. It is clipped to its range, and the range is mapped to [-1, 1].
 
     Attributes:
-        range: (low, high) from knowledge; "paid" to buy it; None to buy it where that is worth its
-            price, and to take the column as it is where it is not.
-        fill: what stands for a gap; "middle" is the middle of the range, or 0 without a range.
-        indicator: whether one more column says where gaps were.
+        range: (low, high) from public knowledge; "paid" to estimate it privately; None to estimate
+            it privately where that is worth its price, and else to use the column unscaled.
+        fill: replaces a missing value; "middle" is the middle of the range, or 0 without a range.
+        indicator: whether one more feature marks missing values.
 
     """
 
@@ -43,13 +43,13 @@ class Number:
 
     def __post_init__(self) -> None:
         faults = _Faults()
-        with faults.noted():
-            if self.range is not None and not _says(self.range, PAID):
+        with faults.collect():
+            if self.range is not None and not _is_word(self.range, PAID):
                 validate.store(self, range=_pair(self.range))
-        with faults.noted():
-            if self.fill is not None and not _says(self.fill, MIDDLE):
+        with faults.collect():
+            if self.fill is not None and not _is_word(self.fill, MIDDLE):
                 validate.store(self, fill=_finite(self.fill, 'fill must be a number or "middle"'))
-        with faults.noted():
+        with faults.collect():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
         faults.raise_any()
         pair, fill = self.pair, self.fill
@@ -58,21 +58,21 @@ class Number:
 
     @property
     def pair(self) -> Pair | None:
-        """The range, where it is declared."""
+        """The declared range, if any."""
         return self.range if isinstance(self.range, tuple) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Category:
-    """One of a few names, each a column of zeros and ones, and one more for all other names.
+    """A category, one-hot encoded, with one more feature for all values that are not listed.
 
     Attributes:
-        values: the names, from knowledge; "paid" to buy those that many rows have.
-        buckets: instead of values, into how many a public hash sorts the names.
-        at_most: with "paid", how many names there is room for.
-        fill: the name that stands for a gap; without it a gap is one of the other names, or none
-            where an indicator says so.
-        indicator: whether one more column says where gaps were.
+        values: the values, from public knowledge; "paid" to estimate the frequent ones privately.
+        buckets: instead of values, the number of buckets of a public hash of the value.
+        at_most: with "paid", the largest number of values to estimate.
+        fill: replaces a missing value; without it a missing value counts as not listed, or, with
+            an indicator, as no value.
+        indicator: whether one more feature marks missing values.
 
     """
 
@@ -85,29 +85,29 @@ class Category:
 
     def __post_init__(self) -> None:
         faults = _Faults()
-        with faults.noted():
+        with faults.collect():
             if (self.values is None) == (self.buckets is None):
                 raise InvalidInput(
                     'a category needs either values (a list of names, or "paid") or buckets (a '
                     "number)."
                 )
-        with faults.noted():
-            if self.values is not None and not _says(self.values, PAID):
+        with faults.collect():
+            if self.values is not None and not _is_word(self.values, PAID):
                 validate.store(self, values=_names(self.values))
-        with faults.noted():
+        with faults.collect():
             if self.buckets is not None:
-                found = validate.whole(2, at_most=MOST_VALUES, buckets=self.buckets)
-                validate.store(self, buckets=found)
-        with faults.noted():
+                buckets = validate.whole(2, at_most=MOST_VALUES, buckets=self.buckets)
+                validate.store(self, buckets=buckets)
+        with faults.collect():
             if self.paid:
-                room = DEFAULT_AT_MOST if self.at_most is None else self.at_most
-                validate.store(self, at_most=_room(room))
+                most = DEFAULT_AT_MOST if self.at_most is None else self.at_most
+                validate.store(self, at_most=_at_most(most))
             elif self.at_most is not None:
-                raise InvalidInput('at_most goes with values="paid" only.')
-        with faults.noted():
+                raise InvalidInput('at_most needs values = "paid"; declare that, or no at_most.')
+        with faults.collect():
             if self.fill is not None:
                 validate.store(self, fill=category_text(self.fill, "fill"))
-        with faults.noted():
+        with faults.collect():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
         faults.raise_any()
         if isinstance(self.values, tuple) and self.fill not in (None, *self.values):
@@ -115,11 +115,11 @@ class Category:
 
     @property
     def paid(self) -> bool:
-        return _says(self.values, PAID)
+        return _is_word(self.values, PAID)
 
     @property
     def slots(self) -> int:
-        """How many names have a column: a public number."""
+        """The number of values that have a feature of their own: a public number."""
         if isinstance(self.values, tuple):
             return len(self.values)
         return self.buckets or self.at_most or 0
@@ -127,13 +127,13 @@ class Category:
 
 @dataclass(frozen=True, kw_only=True)
 class Date:
-    """A date, with or without a time. Its range becomes [-1, 1], each part one column a value.
+    """A date, with or without a time. Its range is mapped to [-1, 1], its parts are one-hot.
 
     Attributes:
-        range: the first and the last date, as ISO texts; None only while it is left to fill in.
+        range: the first and the last date, as ISO texts; None only in a schema to fill in.
         parts: any of weekday, month, hour.
-        fill: the date that stands for a gap.
-        indicator: whether one more column says where gaps were.
+        fill: the date that replaces a missing value.
+        indicator: whether one more feature marks missing values.
 
     """
 
@@ -145,15 +145,15 @@ class Date:
 
     def __post_init__(self) -> None:
         faults = _Faults()
-        with faults.noted():
+        with faults.collect():
             if self.range is not None:
                 validate.store(self, range=_date_pair(self.range))
-        with faults.noted():
+        with faults.collect():
             validate.store(self, parts=_parts(self.parts))
-        with faults.noted():
+        with faults.collect():
             if self.fill is not None:
                 validate.store(self, fill=dates.iso_text(self.fill, "fill"))
-        with faults.noted():
+        with faults.collect():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
         faults.raise_any()
         if self.range is not None and self.fill is not None:
@@ -170,13 +170,15 @@ class Date:
         return dates.hours_of(low), dates.hours_of(high)
 
 
-NO_DATE_RANGE = 'a date needs a range from knowledge, such as range = ["2010-01-01", "2025-12-31"].'
+NO_DATE_RANGE = (
+    'a date needs a range from public knowledge, such as range = ["2010-01-01", "2025-12-31"].'
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Boolean:
-    """True or false, as 1 and -1. `fill` stands for a gap; `indicator`: one more column says where
-    gaps were."""
+    """True or false, as 1 and -1. `fill` replaces a missing value; `indicator` adds one more
+    feature that marks missing values."""
 
     fill: bool | None = None
     indicator: bool = False
@@ -184,17 +186,17 @@ class Boolean:
 
     def __post_init__(self) -> None:
         faults = _Faults()
-        with faults.noted():
+        with faults.collect():
             if self.fill is not None:
                 validate.store(self, fill=validate.flag(fill=self.fill))
-        with faults.noted():
+        with faults.collect():
             validate.store(self, indicator=validate.flag(indicator=self.indicator))
         faults.raise_any()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drop:
-    """Left out; a file may lack it."""
+    """A column that is not used; a file may lack it."""
 
     kind: ClassVar[str] = "drop"
 
@@ -204,7 +206,7 @@ KINDS: dict[str, type[Column]] = {one.kind: one for one in (Number, Category, Da
 
 
 def category_text(value: object, name: str) -> str:
-    """A name as rows have it: numbers as text, whole ones without a point."""
+    """A value as rows have it: numbers as text, whole numbers without a decimal point."""
     if isinstance(value, str | bool | int | float | np.generic):
         try:
             (text,) = category_texts(pa.array([value]))[0].to_pylist()
@@ -216,44 +218,44 @@ def category_text(value: object, name: str) -> str:
 
 
 class _Faults:
-    """The messages of several checks."""
+    """Collects the messages of several checks."""
 
     def __init__(self) -> None:
-        self._found: list[str] = []
+        self._messages: list[str] = []
 
     @contextmanager
-    def noted(self) -> Iterator[None]:
+    def collect(self) -> Iterator[None]:
         try:
             yield
         except InvalidInput as error:
-            self._found.append(str(error))
+            self._messages.append(str(error))
 
     def raise_any(self) -> None:
-        if self._found:
-            raise InvalidInput("\n".join(self._found))
+        if self._messages:
+            raise InvalidInput("\n".join(self._messages))
 
 
-def _says(value: object, word: str) -> bool:
+def _is_word(value: object, word: str) -> bool:
     return isinstance(value, str) and value == word
 
 
-def _finite(value: Any, wanted: str) -> float:
+def _finite(value: Any, rule: str) -> float:
     is_number = not isinstance(value, bool) and isinstance(value, Real)
     if is_number and -LARGEST <= value <= LARGEST:
         return float(value)
-    raise InvalidInput(f"{wanted}; got {value!r}.")
+    raise InvalidInput(f"{rule}; got {value!r}.")
 
 
-def _two(given: Any, wanted: str) -> tuple[Any, Any]:
+def _two(given: Any, form: str) -> tuple[Any, Any]:
     if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
         return given[0], given[1]
-    raise InvalidInput(f"range must be {wanted}; got {given!r}.")
+    raise InvalidInput(f"range must be {form}; got {given!r}.")
 
 
 def _pair(given: Any) -> Pair:
     largest = f"{LARGEST:.1e}"
-    wanted = f'range must be [low, high] in numbers from -{largest} to {largest}, or "paid"'
-    low, high = (_finite(end, wanted) for end in _two(given, '[low, high], or "paid"'))
+    rule = f'range must be [low, high] in numbers from -{largest} to {largest}, or "paid"'
+    low, high = (_finite(end, rule) for end in _two(given, '[low, high], or "paid"'))
     if low >= high:
         raise InvalidInput(f"the low end of a range must be below the high end; got {given!r}.")
     return low, high
@@ -272,9 +274,9 @@ def _date_pair(given: Any) -> tuple[str, str]:
 def _names(given: Any) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Sequence) or not given:
         raise InvalidInput(f'values must be a list of names, or "paid"; got {given!r}.')
-    if len(given) > MOST_VALUES:  # before each is looked at, which takes time
+    if len(given) > MOST_VALUES:  # checked first, because the check of each value takes time
         raise InvalidInput(
-            f"values are at most {MOST_VALUES:,}; got {len(given):,}. Take buckets instead."
+            f"values must be at most {MOST_VALUES:,}; got {len(given):,}. Use buckets instead."
         )
     names = tuple(category_text(value, "each of values") for value in given)
     if len(set(names)) < len(names):
@@ -283,18 +285,18 @@ def _names(given: Any) -> tuple[str, ...]:
     return names
 
 
-def _room(given: Any) -> int:
-    wanted = f"at_most must be a whole number from 1 to {MOST_VALUES:,}"
-    number = _finite(given, wanted)
+def _at_most(given: Any) -> int:
+    rule = f"at_most must be a whole number from 1 to {MOST_VALUES:,}"
+    number = _finite(given, rule)
     if number != int(number) or not 1 <= number <= MOST_VALUES:
-        raise InvalidInput(f"{wanted}; got {given!r}.")
+        raise InvalidInput(f"{rule}; got {given!r}.")
     return int(number)
 
 
 def _parts(given: Any) -> tuple[str, ...]:
-    wanted = f"parts must be some of {', '.join(dates.PARTS)}, each once"
+    rule = f"parts must be some of {', '.join(dates.PARTS)}, each once"
     if isinstance(given, str) or not isinstance(given, Sequence):
-        raise InvalidInput(f"{wanted}; got {given!r}.")
+        raise InvalidInput(f"{rule}; got {given!r}.")
     if any(given.count(part) > 1 or part not in tuple(dates.PARTS) for part in given):
-        raise InvalidInput(f"{wanted}; got {given!r}.")
+        raise InvalidInput(f"{rule}; got {given!r}.")
     return tuple(given)

@@ -1,8 +1,8 @@
-"""Categories that nobody may know of: names that many rows have, paid for as `ThresholdedCount`.
+"""Estimate privately which values a category has, paid for as `ThresholdedCount`.
 
-Which names there are is as private as the rows. A name is counted if some row has it, and known
-from then on if its noisy count reaches a threshold so high that the name of a single row does so
-with a probability that delta pays for.
+The set of values is as private as the rows. A value that some row has is released if its noisy
+count reaches a threshold. The threshold is so high that a value of a single row reaches it only
+with a probability that delta covers.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,55 +26,55 @@ def private_categories(
     threshold: float,
     stream_normal: validate.Normal,
 ) -> tuple[tuple[str, ...], ...]:
-    """The commonest names of every column, `at_most` so many, from all `tables`: what
-    `ThresholdedCount(counts=columns, noise=noise, threshold=threshold)` pays for.
+    """Return the commonest values of every column over all `tables`, at most `at_most` of each.
 
-    `tables` hold codes: places in the PRIVATE vocabulary of their column; a gap (NaN) is no name.
+    `ThresholdedCount(counts=columns, noise=noise, threshold=threshold)` pays for the result.
+    `tables` hold codes: indices into the PRIVATE vocabulary of their column, NaN where missing.
     `stream_normal` gives fresh standard normal numbers of a shape.
     """
     noise = validate.positive(at_most=1e100, noise=noise)
-    counts = _counted(tables, vocabularies)
+    counts = _count(tables, vocabularies)
     return tuple(
-        _known(names, counted, most, noise, threshold, stream_normal)
-        for names, counted, most in zip(vocabularies, counts, at_most, strict=True)
+        _select(names, exact, most, noise, threshold, stream_normal)
+        for names, exact, most in zip(vocabularies, counts, at_most, strict=True)
     )
 
 
-def _counted(
+def _count(
     tables: Iterable[NDArray[Any]], vocabularies: Sequence[Sequence[str]]
 ) -> list[NDArray[np.int64]]:
-    """How many rows have each name, exactly: noise comes last."""
+    """The exact number of rows with each value; `_select` adds the noise."""
     counts = [np.zeros(len(names), dtype=np.int64) for names in vocabularies]
     for table in tables:
         if table.ndim != 2 or table.shape[1] != len(counts):
             raise InvalidInput(
-                f"the rows must have {len(counts)} columns, as was said; got shape {table.shape}."
+                f"the rows must have {len(counts)} columns; got shape {table.shape}."
             )
         for start in range(0, len(table), _CHUNK):
             for column, codes in enumerate(table[start : start + _CHUNK].T):
                 places = codes[~np.isnan(codes)].astype(np.int64)
-                known = len(counts[column])
-                if places.size and not 0 <= places.min() <= places.max() < known:
+                size = len(counts[column])
+                if places.size and not 0 <= places.min() <= places.max() < size:
                     raise InvalidInput(
                         "the rows hold codes that their vocabulary does not have; code them with "
-                        "the vocabulary that is given."
+                        "that vocabulary."
                     )
-                counts[column] += np.bincount(places, minlength=known)
+                counts[column] += np.bincount(places, minlength=size)
     return counts
 
 
-def _known(
+def _select(
     names: Sequence[str],
-    counted: NDArray[np.int64],
+    exact: NDArray[np.int64],
     most: int,
     noise: float,
     threshold: float,
     stream_normal: validate.Normal,
 ) -> tuple[str, ...]:
-    # A name that no row has must not appear, whatever the noise.
-    (present,) = np.nonzero(counted)
-    noisy = add_noise(counted[present], noise, stream_normal)
+    # A value that no row has must not be released, whatever the noise.
+    (present,) = np.nonzero(exact)
+    noisy = add_noise(exact[present], noise, stream_normal)
     falling = np.argsort(-noisy, kind="stable")[:most]
-    # A step more: rounding may have brought a count up to the threshold.
+    # One step more, because rounding may have brought a count up to the threshold.
     reached = threshold + grid_step(noise)
     return tuple(names[present[place]] for place in falling if noisy[place] >= reached)

@@ -1,15 +1,15 @@
-"""All that is wrong, said at once: a line for each problem, which names its columns."""
+"""Report all problems of columns together: one line for each problem, with its columns."""
 
 from dptune.errors import InvalidInput
 from dptune.table_files import listed
 
 _MOST_LINES = 20  # a flattened picture has hundreds of columns
-_OF_ONE = ("is ", "has ", "holds ")  # how a problem begins that speaks of one column
+_SINGULAR = ("is ", "has ", "holds ", "appears ")  # the verbs of a problem of one column
 
 
 class Unfit(InvalidInput):
-    """What a column holds does not fit what is declared of it, and what to do; whoever brings new
-    rows to a model cannot declare anything any more."""
+    """A column does not fit its declaration. `found` and `advice` are kept apart, because new rows
+    for a trained model need other advice."""
 
     def __init__(self, found: str, advice: str) -> None:
         super().__init__(f"{found}; {advice}.")
@@ -17,7 +17,7 @@ class Unfit(InvalidInput):
 
 
 class Problems:
-    """Problems by column; what several columns share is said once."""
+    """Collects problems by column; columns with the same problem share a line."""
 
     def __init__(self) -> None:
         self._columns: dict[str, list[str]] = {}
@@ -28,7 +28,7 @@ class Problems:
             columns.append(column)
 
     def raise_any(self, about: str) -> None:
-        """Refuse what is wrong with `about`, if anything is."""
+        """Raise all problems of `about`, if there are any."""
         if not self._columns:
             return
         lines = [_line(names, problem) for problem, names in self._columns.items()]
@@ -39,5 +39,5 @@ class Problems:
 
 
 def _line(names: list[str], problem: str) -> str:
-    each = "each " if len(names) > 1 and problem.startswith(_OF_ONE) else ""
+    each = "each " if len(names) > 1 and problem.startswith(_SINGULAR) else ""
     return f"  {listed(names)}: {each}{problem}"

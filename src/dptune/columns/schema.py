@@ -1,4 +1,4 @@
-"""What the types of a table say of its columns: where to start from when nothing is declared."""
+"""Guess the kinds of columns from the types of a table."""
 
 from typing import Any
 
@@ -17,16 +17,17 @@ from dptune.columns.kinds import (
 from dptune.columns.spec import Columns
 from dptune.columns.values import category_texts, flat, is_number, is_text
 
-# How polars marks categories that it found among the rows; those of an Enum are declared.
-_POLARS_FOUND = b"_PL_CATEGORICAL2"
+# polars marks a Categorical, whose values come from the rows, with this; an Enum declares them.
+_FROM_ROWS = b"_PL_CATEGORICAL2"
 
 
 def guess(source: Any, label: str | None = None) -> Columns:
-    """The kind of every column but the label's, from the types of a schema or a table alone.
+    """Guess the kind of every column but the label from the types of a schema or a table alone.
 
-    Texts become categories whose names are paid for. So do types that list names, of a schema; of
-    a table these names are taken, which is right only where they were declared and not found in the
-    rows. Dates lack the range that must be declared; what no kind can read is dropped.
+    Texts become categories with privately estimated values. Dictionary types of a schema do, too;
+    of a table their listed values are used, which is right only where these values were declared
+    and not taken from the rows. Dates lack the range that must be declared. A column that no kind
+    can read is dropped.
     """
     table = source if isinstance(source, pa.Table) else None
     schema = source if table is None else table.schema
@@ -43,7 +44,7 @@ def _kind(field: Any, column: Any) -> Column:
     kind = field.type
     types = pa.types
     if types.is_dictionary(kind):
-        names = () if _POLARS_FOUND in (field.metadata or {}) else _listed(column)
+        names = () if _FROM_ROWS in (field.metadata or {}) else _values_of_type(column)
         return Category(values=names if 0 < len(names) <= MOST_VALUES else PAID)
     if types.is_boolean(kind):
         return Boolean()
@@ -56,8 +57,8 @@ def _kind(field: Any, column: Any) -> Column:
     return Drop()
 
 
-def _listed(column: Any) -> tuple[str, ...]:
-    """The names that the column's own type lists, whether rows have them or not."""
+def _values_of_type(column: Any) -> tuple[str, ...]:
+    """The values that the type of the column lists, whether rows have them or not."""
     if column is None or not column.num_chunks:
         return ()
     whole = column.unify_dictionaries().chunk(0).dictionary

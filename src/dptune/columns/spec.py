@@ -1,4 +1,4 @@
-"""The columns of a table as they are declared, each by its name."""
+"""The declared columns of a table, by name."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,8 +22,8 @@ from dptune.errors import InvalidInput
 
 @dataclass(frozen=True)
 class LabelFacts:
-    """What a declared label means: its classes, in the order of their codes, or the range of its
-    values. Neither, where it is a number without a range."""
+    """The classes of a declared label, in the order of their codes, or the range of its values.
+    Both are None for a number without a range."""
 
     classes: tuple[str, ...] | None = None
     target_range: tuple[float, float] | None = None
@@ -31,15 +31,15 @@ class LabelFacts:
 
 @dataclass(frozen=True)
 class Columns:
-    """All columns by name, in the order of their declaration; rows of codes have those that are
-    `kept`, in this order."""
+    """All columns by name, in the order of their declaration. Rows of codes have the `kept` ones,
+    in this order."""
 
     declared: dict[str, Column]
 
     @staticmethod
     def of(given: "Mapping[str, Any] | Columns") -> "Columns":
-        """From what a config or a program says: for each name a kind, or a mapping with a kind and
-        what else is known. Refuses all that is wrong at once."""
+        """Read the declaration of a config or a program: for each name a kind, or a mapping with a
+        kind and more facts. Reports all problems together."""
         if isinstance(given, Columns):
             return given
         if not isinstance(given, Mapping):
@@ -54,7 +54,7 @@ class Columns:
                 problems.add(repr(name), "the name of a column must be one line of text.")
                 continue
             try:
-                declared[name] = _column(entry)
+                declared[name] = _read_column(entry)
             except InvalidInput as error:
                 for line in str(error).split("\n"):
                     problems.add(name, line)
@@ -63,7 +63,7 @@ class Columns:
 
     @staticmethod
     def of_numbers(names: Iterable[str]) -> "Columns":
-        """Numbers of which no more is known."""
+        """Columns of numbers without any other fact."""
         return Columns({name: Number() for name in names})
 
     @property
@@ -72,19 +72,19 @@ class Columns:
 
     @property
     def kept(self) -> tuple[str, ...]:
-        """All but those that are dropped."""
+        """The names of all columns that are not dropped."""
         return tuple(name for name, one in self.declared.items() if not isinstance(one, Drop))
 
     def without(self, label: str) -> "Columns":
-        """The others; all of them where the label is not declared."""
+        """The columns without the label."""
         return Columns({name: one for name, one in self.declared.items() if name != label})
 
     def only(self, name: str) -> "Columns":
-        """That one alone: labels are coded like any column."""
+        """One column alone: labels are coded like any column."""
         return Columns({name: self.declared[name]})
 
     def label_facts(self, name: str) -> LabelFacts | None:
-        """What is declared of a column of labels; None where it is not declared."""
+        """The declared facts of the label's column; None if it is not declared."""
         column = self.declared.get(name)
         if column is None:
             return None
@@ -96,23 +96,23 @@ class Columns:
             return LabelFacts(classes=column.values)
         raise InvalidInput(
             f"{name}: a label must be a category with all its values, a boolean, or a number with "
-            f"a range; it is declared as {''.join(_in_short(column))}."
+            f"a range; it is declared as {''.join(_summarize(column))}."
         )
 
     def to_plain(self) -> dict[str, Any]:
-        """As a config writes it; `of` gives the same again."""
-        return {name: _plain(column) for name, column in self.declared.items()}
+        """As a config writes it; `of` reads it back."""
+        return {name: _to_plain(column) for name, column in self.declared.items()}
 
     def in_words(self) -> str:
-        """How many of each kind: "2 numbers with a range, 1 category in 64 buckets"."""
-        counts = Counter(_in_short(column) for column in self.declared.values())
+        """Count the columns of each kind: "2 numbers with a range, 1 category in 64 buckets"."""
+        counts = Counter(_summarize(column) for column in self.declared.values())
         return ", ".join(
             f"{count} {noun if count == 1 else _PLURALS[noun]}{rest}"
             for (noun, rest), count in counts.items()
         )
 
 
-def _column(entry: Any) -> Column:
+def _read_column(entry: Any) -> Column:
     if isinstance(entry, Column):
         return entry
     given = {"kind": entry} if isinstance(entry, str) else entry
@@ -123,13 +123,13 @@ def _column(entry: Any) -> Column:
     kind = KINDS.get(given["kind"])
     if kind is None:
         raise InvalidInput(f"kind must be one of {', '.join(KINDS)}; got {given['kind']!r}.")
-    known = [field.name for field in fields(kind)]
+    keys = [field.name for field in fields(kind)]
     faults = [
-        f"{name!r} is nothing that a {kind.kind} has; it has {', '.join(known) or 'nothing more'}."
+        f"{kind.kind} has no key {name!r}; its keys are {', '.join(('kind', *keys))}."
         for name in given
-        if name != "kind" and name not in known
+        if name != "kind" and name not in keys
     ]
-    facts = {name: _hashable(value) for name, value in given.items() if name in known}
+    facts = {name: _hashable(value) for name, value in given.items() if name in keys}
     if kind is Date and facts.get("range") is None:
         faults.append(NO_DATE_RANGE)
     try:
@@ -145,7 +145,7 @@ def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _plain(column: Column) -> Any:
+def _to_plain(column: Column) -> Any:
     facts: dict[str, Any] = {}
     for field in fields(column):
         value = getattr(column, field.name)
@@ -164,14 +164,14 @@ _PLURALS = {
 }
 
 
-def _in_short(column: Column) -> tuple[str, str]:
-    """A noun, and what more is to be said."""
+def _summarize(column: Column) -> tuple[str, str]:
+    """The kind as a noun, and its main fact."""
     if isinstance(column, Number):
         if column.pair is not None:
             return "number", " with a range"
-        return "number", " whose range is paid for" if column.range else ""
+        return "number", " with a privately estimated range" if column.range else ""
     if isinstance(column, Category):
         if column.paid:
-            return "category", " whose values are paid for"
+            return "category", " with privately estimated values"
         return "category", f" in {column.buckets} buckets" if column.buckets else " with values"
     return "dropped" if isinstance(column, Drop) else column.kind, ""

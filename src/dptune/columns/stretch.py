@@ -1,10 +1,9 @@
-"""Numbers of which some lie far out, by their logarithm there.
+"""Log-scale a column with heavy tails.
 
     asinh((x - center) / scale)
 
-is nearly a straight line within a scale of the center, and further out a logarithm on either side.
-So neither do a few huge numbers squeeze all others into one place of a range, nor is their order
-lost.
+is nearly linear within one scale of the center, and logarithmic beyond it on either side. It keeps
+the order of all numbers, and a few huge ones no longer squeeze the others together.
 """
 
 from typing import Any, NamedTuple
@@ -18,20 +17,20 @@ Values = NDArray[np.float64]
 
 
 class Stretch(NamedTuple):
-    """Where the middle of a column is, and how wide."""
+    """The center of a column and its scale."""
 
     center: float
     scale: float
 
     def of(self, values: Any) -> Values:
-        """Stretched."""
+        """The values on the logarithmic scale."""
         return np.asarray(np.arcsinh((np.asarray(values) - self.center) / self.scale), np.float64)
 
     def ends(self, pair: Pair) -> Pair:
-        """Of a range, stretched."""
+        """The ends of a range on the logarithmic scale."""
         low, high = self.of(pair).tolist()
         return low, high
 
     def farthest(self, low: float, high: float) -> float:
-        """How far from the center the farther of two ends is, in scales."""
+        """The distance from the center to the farther end of a range, in scales."""
         return max(abs(low - self.center), abs(high - self.center)) / self.scale

@@ -1,6 +1,6 @@
-"""One column of Arrow's as numbers in float64, NaN where there is a gap, all rows at once.
+"""Read one Arrow column as float64, NaN for a missing value.
 
-What cannot be read is refused in words that show no value.
+Errors never show a value.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from dptune.columns.dates import SECONDS_AN_HOUR
 from dptune.columns.problems import Unfit
 
-# How files say that nothing is known, whatever the case.
+# How files write a missing value, in any case.
 GAPS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null")
 _TRUE, _FALSE = ("true", "t", "yes", "y", "1", "1.0"), ("false", "f", "no", "n", "0", "0.0")
 TRUTHS = (*_FALSE, *_TRUE)
 _FRACTION = r"(:[0-9]{2})[.,][0-9]+"  # of a second
 _HAS_ZONE = r"[T ].*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _WITHOUT_ZONE, _IN_UTC = pa.timestamp("s"), pa.timestamp("s", "UTC")
-# Names that programs write in several ways: whole numbers with a point, truths with capitals.
+# Values that programs write in several ways: whole numbers with a point, booleans in capitals.
 _ALSO_WRITTEN = {
     r"^(-?[0-9]+)\.0+$": r"\1",
     "^(True|TRUE)$": "true",
@@ -33,7 +33,7 @@ Codes = NDArray[np.float64]
 
 
 def flat(column: Any) -> Any:
-    """Without a dictionary, and texts in the one type that all functions know."""
+    """The column without a dictionary, with texts as large_string."""
     if pa.types.is_dictionary(column.type):
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         kind = _plain_type(column.type.value_type)
@@ -50,13 +50,13 @@ def numbers(column: Any) -> Codes:
         return _numbers_of_texts(column)
     if pa.types.is_boolean(kind) or is_number(kind):
         return _floats(column.cast(pa.float64(), safe=False))
-    raise refused(kind, "a number")
+    raise wrong_type(kind, "a number")
 
 
 def booleans(column: Any) -> Codes:
     kind = column.type
     wrong = Unfit(
-        "holds others than true and false (yes and no, t and f, y and n, 1 and 0)", _ADVICE
+        "holds values other than true and false (yes and no, t and f, y and n, 1 and 0)", _ADVICE
     )
     if pa.types.is_boolean(kind):
         return _floats(column.cast(pa.uint8()).cast(pa.float64()))
@@ -66,17 +66,17 @@ def booleans(column: Any) -> Codes:
             raise wrong
         return codes
     if kind != pa.large_string():
-        raise refused(kind, "a boolean")
+        raise wrong_type(kind, "a boolean")
     distinct, which = distinct_values(column)
     lowered = pc.utf8_lower(pc.utf8_trim_whitespace(distinct))
-    found = _floats(pc.index_in(lowered, value_set=_texts(TRUTHS)).cast(pa.float64()))
-    if bool((np.isnan(found) & ~is_gap(distinct)).any()):
+    places = _floats(pc.index_in(lowered, value_set=_texts(TRUTHS)).cast(pa.float64()))
+    if bool((np.isnan(places) & ~is_gap(distinct)).any()):
         raise wrong
-    return chosen(np.where(np.isnan(found), np.nan, found >= len(_FALSE)), which)
+    return take_codes(np.where(np.isnan(places), np.nan, places >= len(_FALSE)), which)
 
 
 def hours(column: Any) -> Codes:
-    """Since 1970-01-01 in UTC, whole ones."""
+    """Whole hours since 1970-01-01 in UTC."""
     kind = column.type
     if kind == pa.large_string():
         return _hours_of_texts(column)
@@ -85,15 +85,15 @@ def hours(column: Any) -> Codes:
         return _whole_hours(days, "ms")
     if pa.types.is_timestamp(kind):  # one with a zone is stored in UTC
         return _whole_hours(column, kind.unit)
-    raise refused(kind, "a date")
+    raise wrong_type(kind, "a date")
 
 
 def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
-    """The different names in the order of their first use, trimmed; and which of them each row has,
-    -1 for none."""
+    """The distinct values as trimmed texts, in order of first use; and the index of each row's
+    value, -1 for a missing one."""
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
-        raise refused(kind, "a category")
+        raise wrong_type(kind, "a category")
     distinct, which = distinct_values(column)
     if pa.types.is_decimal(kind):
         distinct = distinct.cast(pa.float64())
@@ -107,14 +107,14 @@ def category_texts(column: Any) -> tuple[Any, NDArray[np.int64]]:
 
 
 def _whole_as_text(floats: Any) -> Any:
-    """As whole numbers are written, nothing where they are others."""
+    """Whole numbers as integers in text, null for all others."""
     wide = floats.cast(pa.float64())
     whole = pc.and_(pc.equal(pc.trunc(wide), wide), pc.less_equal(pc.abs(wide), _WHOLE_IN_FLOATS))
     return pc.if_else(whole, wide, None).cast(pa.int64()).cast(pa.large_string())
 
 
 def distinct_values(column: Any) -> tuple[Any, NDArray[np.int64]]:
-    """The different values in the order of their first use; which each row has, -1 for none."""
+    """The distinct values in order of first use, and the index of each row's value (-1: none)."""
     encoded = pc.dictionary_encode(column)
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.combine_chunks()
@@ -123,46 +123,46 @@ def distinct_values(column: Any) -> tuple[Any, NDArray[np.int64]]:
 
 
 def is_gap(texts: Any) -> NDArray[np.bool_]:
-    """Which of them say that nothing is known."""
+    """Which texts stand for a missing value."""
     lowered = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
-    said = pc.is_in(lowered, value_set=_texts(GAPS))
-    gaps: NDArray[np.bool_] = pc.or_(said, pc.is_null(texts)).to_numpy(zero_copy_only=False)
+    written = pc.is_in(lowered, value_set=_texts(GAPS))
+    gaps: NDArray[np.bool_] = pc.or_(written, pc.is_null(texts)).to_numpy(zero_copy_only=False)
     return gaps
 
 
 def _texts(words: Sequence[str]) -> Any:
-    """As Arrow has them. Making this loads pandas where it is installed, so only texts need it."""
+    """As an Arrow array. Made late, because `pa.array` loads pandas where it is installed."""
     return pa.array(words, pa.large_string())
 
 
-def chosen(codes: NDArray[Any], which: NDArray[np.int64]) -> Codes:
-    """The code of each row, NaN where it has none."""
-    return np.append(codes.astype(np.float64), np.nan)[which]  # -1 is the last
+def take_codes(codes: NDArray[Any], which: NDArray[np.int64]) -> Codes:
+    """The code of each row, NaN where `which` is -1."""
+    return np.append(codes.astype(np.float64), np.nan)[which]  # index -1 is the appended NaN
 
 
 def _numbers_of_texts(column: Any) -> Codes:
     try:
         return _floats(column.cast(pa.float64()))
-    except pa.ArrowInvalid:  # gaps or blanks, most often
+    except pa.ArrowInvalid:  # missing values or blanks, most often
         pass
     try:
         return _floats(_without_gaps(column).cast(pa.float64()))
-    except pa.ArrowInvalid:  # which shows a value
+    except pa.ArrowInvalid:  # whose message shows a value
         raise Unfit(
-            'holds texts that are no numbers (a number is written 1234.5, without "," or a unit)',
+            'holds texts that are not numbers (write 1234.5, without "," or a unit)',
             _ADVICE,
         ) from None
 
 
 def _without_gaps(texts: Any) -> Any:
-    """Trimmed, and nothing where they say that nothing is known."""
+    """Trimmed texts, null where they stand for a missing value."""
     trimmed = pc.utf8_trim_whitespace(texts)
     gaps = pc.is_in(pc.utf8_lower(trimmed), value_set=_texts(GAPS))
     return pc.if_else(gaps, pa.scalar(None, pa.large_string()), trimmed)
 
 
 def _hours_of_texts(column: Any) -> Codes:
-    for seconds in (_WITHOUT_ZONE, _IN_UTC):  # most often all texts are alike
+    for seconds in (_WITHOUT_ZONE, _IN_UTC):  # most files write all dates alike
         try:
             return _whole_hours(column.cast(seconds), "s")
         except pa.ArrowInvalid:
@@ -175,11 +175,11 @@ def _hours_of_texts(column: Any) -> Codes:
         without = pc.if_else(zoned, none, texts).cast(_WITHOUT_ZONE)
     except pa.ArrowInvalid:
         raise Unfit(
-            "holds texts that are no dates (a date is written 2025-12-31 or 2025-12-31T18:30:00)",
+            "holds texts that are not dates (write 2025-12-31 or 2025-12-31T18:30:00)",
             _ADVICE,
         ) from None
-    found = pc.coalesce(with_zone.cast(pa.int64()), without.cast(pa.int64()))
-    return _whole_hours(found, "s")
+    moments = pc.coalesce(with_zone.cast(pa.int64()), without.cast(pa.int64()))
+    return _whole_hours(moments, "s")
 
 
 def _whole_hours(column: Any, unit: str) -> Codes:
@@ -191,9 +191,9 @@ def _whole_hours(column: Any, unit: str) -> Codes:
 
 
 def _floats(column: Any) -> Codes:
-    """Arrow's gaps become NaN."""
-    found: Codes = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
-    return found
+    """As float64; null becomes NaN."""
+    floats: Codes = column.to_numpy(zero_copy_only=False).astype(np.float64, copy=False)
+    return floats
 
 
 def _plain_type(kind: Any) -> Any:
@@ -210,8 +210,9 @@ def is_number(kind: Any) -> bool:
     )
 
 
-def refused(kind: Any, wanted: str) -> Unfit:
-    name = str(kind).partition("<")[0]  # a record's fields may be as private as its values
+def wrong_type(kind: Any, declared: str) -> Unfit:
+    name = str(kind).partition("<")[0]  # the field names of a struct may be private, too
     return Unfit(
-        f"is of the type {name}, which cannot be {wanted}", 'declare it otherwise, or as "drop"'
+        f"has the type {name}, which cannot be {declared}",
+        'declare another kind, or declare it as "drop"',
     )

@@ -464,7 +464,7 @@ class Data:
         encoding = preprocessing.encoding
         if encoding is None or not self._vocabularies:
             return preprocessing
-        return replace(preprocessing, encoding=encoding.reading(self._vocabularies))
+        return preprocessing.with_encoding(encoding.reading(self._vocabularies))
 
 
 def _read_only(table: NDArray[Any]) -> NDArray[Any]:

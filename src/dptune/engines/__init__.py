@@ -13,7 +13,8 @@ from dptune.engines.linear import LinearEngine as LinearEngine
 from dptune.engines.linear import LinearModel as LinearModel
 from dptune.engines.modules.lora import LoRA as LoRA
 from dptune.engines.modules.mending import fix_module as fix_module
-from dptune.engines.modules.torch_module import ModuleModel as ModuleModel
+from dptune.engines.modules.module_engine import ModuleEngine as ModuleEngine
+from dptune.engines.modules.module_model import ModuleModel as ModuleModel
 from dptune.engines.modules.torch_module import TorchModule as TorchModule
 from dptune.engines.modules.zeroth_order import ZerothOrder as ZerothOrder
 from dptune.engines.per_row import ClippedSum as ClippedSum
@@ -22,4 +23,5 @@ from dptune.engines.per_row import descend as descend
 from dptune.engines.randomness import Randomness as Randomness
 from dptune.engines.registry import engine_named as engine_named
 from dptune.engines.registry import register_engine as register_engine
+from dptune.engines.traits import Traits as Traits
 from dptune.prior import Prior as Prior

@@ -22,11 +22,11 @@ from torch import Tensor
 from dptune.data.rows import DataFacts, Rows
 from dptune.engines import sums
 from dptune.engines.checkpoint import Checkpoint
-from dptune.engines.evaluation import Evaluation, Tally
+from dptune.engines.evaluation import Evaluation, RowLoss, Tally
 from dptune.engines.randomness import Randomness
+from dptune.engines.traits import Traits
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.prior import Prior
 
 
 class Model(Protocol):
@@ -34,11 +34,11 @@ class Model(Protocol):
 
     def logits(self, features: Tensor) -> Tensor:
         """(rows, outputs) for a batch of rows (rows, *shape), on whatever device that is: a number
-        for every class, or for values the value itself, from -1 to 1. Where rows hold what is
+        for every class, or for regression the value itself, from -1 to 1. Where rows hold what is
         asked, a row's loss comes first: `DataFacts.width`.
 
-        A row's logits depend on that row alone, whatever else is in the batch: or else one private
-        row would move what is counted of the others.
+        A row's logits depend on that row alone, whatever else is in the batch. Otherwise one
+        private row would move what is counted of the others.
         """
         ...
 
@@ -51,34 +51,26 @@ class Engine(ABC, Generic[M]):
 
     Attributes:
         name: what a configuration calls it.
-        trains: what it trains, in words, for model cards.
-        prior: where its searches start from.
-        takes_ids: whether rows are numbers of words, and so neither scaled nor rounded.
-        linear_in_rows: whether logits are linear in a row, so that centring and whitening help.
-        weighs_rows: whether it runs plans with `class_weights`.
-        wants_unit_rows: whether rows of a table are scaled to unit length unless told otherwise.
-        checkpoints: whether its long runs are kept on disk while they go on: then `fit` takes one
-            more argument by name, `keep`, a `Checkpoint` or None.
-        compares_losses: whether it runs plans with `directions`, and only those.
-        takes_any_classes: whether it can be made for any number of classes, so that how many there
-            are may be found out by a study.
         outputs: how many numbers a model gives for a row; None before it is made for some data.
         loss: softmax, binary or squared; words, spans or inside where rows hold what is asked.
 
     """
 
     name: ClassVar[str]
-    trains: ClassVar[str] = "model"
-    prior: ClassVar[Prior] = Prior()
-    takes_ids: ClassVar[bool] = False
-    linear_in_rows: ClassVar[bool] = False
-    weighs_rows: ClassVar[bool] = False
-    checkpoints: ClassVar[bool] = False
-    wants_unit_rows: ClassVar[bool] = True
-    compares_losses: ClassVar[bool] = False
-    takes_any_classes: ClassVar[bool] = False
     outputs: int | None
     loss: str
+
+    @property
+    def traits(self) -> Traits:
+        """Plain facts about it. An engine whose facts are always the same states them as an
+        attribute of its class: `traits = Traits(...)`."""
+        return Traits()
+
+    @property
+    def inspection(self) -> "Inspection[M]":
+        """What a study asks it beside training; only engines that run code or weights of others
+        have more to say than the default."""
+        return Inspection(self)
 
     @abstractmethod
     def for_data(self, facts: DataFacts) -> Self:
@@ -90,91 +82,18 @@ class Engine(ABC, Generic[M]):
 
     def must_take(self, plan: TrainPlan) -> None:
         """Refuse a plan of another kind than the engine's: what is run is what is paid."""
-        if (plan.directions is not None) != self.compares_losses:
-            needs = "needs directions" if self.compares_losses else "takes gradients, no directions"
+        compares = self.traits.compares_losses
+        if (plan.directions is not None) != compares:
+            needs = "needs directions" if compares else "takes gradients, no directions"
             raise InvalidInput(
                 f"the engine {self.name} {needs}, and the plan has directions {plan.directions}; "
                 "give the plan that the engine runs."
             )
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
-        """Fields of every plan for such data, scaled to unit length or not, and a budget of `mu`,
-        where nobody asks for others; the plan's own defaults for all that is left out."""
+        """Default fields of plans for such data, in unit rows or not, and a budget of `mu`;
+        what is left out has the plan's own defaults."""
         return {}
-
-    def prior_for(self, facts: DataFacts) -> Prior:
-        """Where searches start from for such data."""
-        return self.prior
-
-    def untrained(self, shape: tuple[int, ...]) -> M | None:
-        """The model that a run begins with, for rows of such a shape, where what it does is worth
-        showing beside what came of it; None where it is not."""
-        return None
-
-    @property
-    def wants_constant(self) -> bool:
-        """Whether rows that were centred should have a constant column beside them."""
-        return False
-
-    @property
-    def usual_space(self) -> Mapping[str, Any] | None:
-        """Ranges of learning rates and steps where nobody gives any; None for the search's own."""
-        return None
-
-    @property
-    def makes_copies(self) -> bool:
-        """Whether it makes the copies of a row that a plan averages, so that data hold one."""
-        return False
-
-    @property
-    def rounding(self) -> float:
-        """How far logits of one row may differ, relative to the largest, by where they are made."""
-        return 1e-3
-
-    @property
-    def own_functions(self) -> Mapping[str, str]:
-        """Names of functions of a user's own that it calls, by what they are to it."""
-        return {}
-
-    def must_be_found_again(self) -> None:
-        """Refuse what another process could not build again, where results are kept."""
-
-    @property
-    def is_pretrained(self) -> bool:
-        """Whether it goes on with a language model that others have trained."""
-        return False
-
-    def pinned(self) -> Self:
-        """The same, with what a name elsewhere stands for now, so that a study that is resumed goes
-        on with it."""
-        return self
-
-    def must_know_words(self, tokenizer: str) -> None:
-        """Refuse rows of a tokenizer with words that its model has no numbers for."""
-
-    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
-        """Refuse, by looking at made-up rows, what training on three of them does not show."""
-
-    def outputs_at_first(self, shape: tuple[int, ...]) -> Tensor | None:
-        """What the model that runs begin with gives for made-up rows of such a shape, where code of
-        a user's own makes it; None where no such code does."""
-        return None
-
-    def must_give_as_before(self, shape: tuple[int, ...], before: Tensor) -> None:
-        """Refuse code that gives for these rows something else than `before`, but for roundings."""
-
-    def in_words(self, facts: DataFacts) -> tuple[str, ...]:
-        """What a plan should say of how it trains."""
-        return ()
-
-    def slowed_by(self, facts: DataFacts) -> str:
-        """What makes training slow, in a sentence without a full stop; empty for nothing."""
-        return ""
-
-    @property
-    def public_facts(self) -> tuple[str, ...]:
-        """What it takes as public beside what is public about the data."""
-        return ()
 
     @abstractmethod
     def parameters(self, facts: DataFacts) -> int:
@@ -182,7 +101,7 @@ class Engine(ABC, Generic[M]):
 
     def can_continue(self, plan: TrainPlan) -> bool:
         """Whether a run of this plan can go on from the model of an earlier one as if it had never
-        stopped, so that it may be paid, run and stored in legs."""
+        stopped, so that it may be paid, run and stored in segments."""
         return False
 
     def fit_many(
@@ -195,7 +114,7 @@ class Engine(ABC, Generic[M]):
     ) -> list[M]:
         """One model per plan. Equal, up to rounding, to training them one by one. A plan with a
         model in `start` goes on from where that model's run ended; one with a checkpoint in `keep`,
-        which only engines with `checkpoints` are given, from where its own run was cut off."""
+        which only engines with such a trait are given, from where its own run was interrupted."""
         begun = [None] * len(plans) if start is None else start
         kept = [None] * len(plans) if keep is None else keep
         if not len(plans) == len(randomness) == len(begun) == len(kept):
@@ -207,15 +126,26 @@ class Engine(ABC, Generic[M]):
         for plan in plans:
             self.check(plan)
             self.must_take(plan)
-            if plan.class_weights is not None and not self.weighs_rows:
+            if plan.class_weights is not None and not self.traits.weighs_rows:
                 raise InvalidInput(
                     f"the engine {self.name} does not weigh rows by class; leave class_weights out."
                 )
-        jobs = zip(plans, randomness, begun, strict=True)
-        if not self.checkpoints:
-            return [self.fit(*one, rows=rows) for one in jobs]
+        if not self.traits.checkpoints:
+            return self.fit_together(plans, rows, randomness, begun)
         fit: Callable[..., M] = self.fit
-        return [fit(*one, rows=rows, keep=its) for one, its in zip(jobs, kept, strict=True)]
+        jobs = zip(plans, randomness, begun, kept, strict=True)
+        return [fit(*one, rows=rows, keep=its) for *one, its in jobs]
+
+    def fit_together(
+        self,
+        plans: Sequence[TrainPlan],
+        rows: Rows,
+        randomness: Sequence[Randomness],
+        start: Sequence[M | None],
+    ) -> list[M]:
+        """One model per plan, after all were checked: for engines that train several at once."""
+        jobs = zip(plans, randomness, start, strict=True)
+        return [self.fit(*one, rows=rows) for one in jobs]
 
     def fit(self, plan: TrainPlan, randomness: Randomness, start: M | None, *, rows: Rows) -> M:
         """One model, where the engine trains one at a time."""
@@ -253,29 +183,67 @@ class Engine(ABC, Generic[M]):
         sum of the losses by at most `loss_bound`.
         """
         must_be_countable(rows)
-        tally = self.tally(len(models), loss_bound, row_weights, rows.device)
+        assert self.outputs is not None
+        loss, own = self.measures
+        device = rows.device
+        tally = Tally(len(models), self.outputs, loss, loss_bound, row_weights, device, own)
         if models:
             # No gradients are recorded (a graph would carry rows out), no precision is changed.
-            with torch.no_grad(), torch.autocast(rows.device.type, enabled=False):
+            with torch.no_grad(), torch.autocast(device.type, enabled=False):
                 for chunk in rows.chunks():
                     tally.add(self.logits_many(models, chunk.features[:, 0]), chunk.targets)
         return tally.evaluations(rows.count)
 
-    def tally(
-        self,
-        models: int,
-        loss_bound: float | None,
-        row_weights: Tensor | None,
-        device: torch.device,
-    ) -> Tally:
-        """What adds up the results of so many models."""
-        assert self.outputs is not None
-        return Tally(models, self.outputs, self.loss, loss_bound, row_weights, device)
+    @property
+    def measures(self) -> tuple[str, RowLoss | None]:
+        """The loss by which models are evaluated, and a function of the user's own in its place."""
+        return self.loss, None
 
     def options(self) -> dict[str, Any]:
         """What a configuration holds of it; what is None is left out."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {name: value for name, value in values.items() if value is not None}
+
+
+class Inspection(Generic[M]):
+    """Answers for an engine that runs neither code nor weights of others: there is nothing to
+    refuse and nothing to report. `Engine.inspection` gives another where there is."""
+
+    def __init__(self, engine: Engine[M]) -> None:
+        self.engine = engine
+
+    def pin(self) -> Engine[M]:
+        """The engine with the revision that a name on a hub stands for now, so that a study that is
+        resumed continues with it."""
+        return self.engine
+
+    def must_know_words(self, tokenizer: str) -> None:
+        """Refuse rows of a tokenizer with tokens that the model has no numbers for."""
+
+    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
+        """Refuse, by looking at made-up rows, what training on three of them does not show."""
+
+    def describe(self, facts: DataFacts) -> tuple[str, ...]:
+        """What a plan says about how the engine trains."""
+        return ()
+
+    def slowed_by(self, facts: DataFacts) -> str:
+        """What makes training slow, in a sentence without a full stop; empty for nothing."""
+        return ""
+
+    def initial_model(self, shape: tuple[int, ...]) -> M | None:
+        """The model that a run begins with, for rows of such a shape, where its results are worth
+        showing beside those of the trained model."""
+        return None
+
+    def initial_outputs(self, shape: tuple[int, ...]) -> Tensor | None:
+        """What the model that runs begin with gives for made-up rows of such a shape; None where no
+        code of the user's makes it."""
+        return None
+
+    def must_give_as_before(self, shape: tuple[int, ...], before: Tensor) -> None:
+        """Refuse code that gives for these rows something else than `before`, except for
+        rounding."""
 
 
 def must_be_countable(rows: Rows) -> None:

@@ -85,7 +85,7 @@ class Checkpoint:
         return monotonic() - self._saved >= max(self.seconds, self._saving / _SHARE_OF_TIME)
 
     def tell(self, steps: int) -> None:
-        """Say how far the run is, which is public; nobody is told more than once a second."""
+        """Say how far the run is, which is public; reported once a second at most."""
         now = monotonic()
         if self.told is None or now - self._spoke < _SECONDS_BETWEEN_WORDS:
             return

@@ -28,7 +28,7 @@ def check_engine(
         engine: the engine, as `tune` takes it; its class must be registered.
         shape: the shape of one row.
         classes: how many classes the rows have.
-        words: where the engine takes numbers of words, how many words there are.
+        words: where the engine takes token numbers, how many tokens there are.
         precision: of the rows: float32 or float64, by default both; bfloat16.
         state: the names of packed tensors that are needed to go on with a run and are no weights.
         runs: how many runs the noise, and how many the samples, are measured with.
@@ -40,7 +40,7 @@ def check_engine(
     checks = EngineChecks()
     checks.engine, checks.shape, checks.classes = engine, tuple(shape), classes
     checks.words, checks.state, checks.runs = words, tuple(state), runs
-    if engine.takes_ids:
+    if engine.traits.takes_ids:
         checks.precisions = (IDS,)
     elif precision is not None:
         checks.precisions = (precision,)

@@ -52,7 +52,12 @@ class SerialExecutor:
         start: Sequence[Any | None] | None = None,
         keep: Sequence[Checkpoint] | None = None,
     ) -> list[Any | None]:
-        return list(_fit_many(engine, plans, rows, randomness, start, keep))
+        if keep is None:  # engines without checkpoints may know nothing of them
+            return list(engine.fit_many(plans, rows, randomness, start))
+        with ExitStack() as held:
+            for one in keep:
+                held.enter_context(one.held())
+            return list(engine.fit_many(plans, rows, randomness, start, keep))
 
 
 @dataclass(frozen=True)
@@ -77,16 +82,19 @@ class ProcessExecutor:
         threads = max(1, torch.get_num_threads() // self.workers)
         models: list[Any | None] = []
         begun = [None] * len(plans) if start is None else start
-        # How far it is a process cannot say, since who is told lives in this one.
-        kept = [None] * len(plans) if keep is None else [replace(one, told=None) for one in keep]
-        jobs = list(zip(plans, randomness, begun, kept, strict=True))
+        # A process cannot tell how far it is: who listens lives in this one.
+        kept = [None] * len(plans) if keep is None else [[replace(one, told=None)] for one in keep]
+        jobs = [
+            (engine, [plan], rows, [streams], [one], its)
+            for plan, streams, one, its in zip(plans, randomness, begun, kept, strict=True)
+        ]
         for first in range(0, len(jobs), self.workers):
             batch = jobs[first : first + self.workers]
             with ExitStack() as running:
                 # A pool breaks as a whole, so every process is a pool of one.
                 pools = [ProcessPoolExecutor(1, get_context("spawn")) for _ in batch]
                 futures = [
-                    running.enter_context(pool).submit(_fit_one, engine, *job, rows, threads)
+                    running.enter_context(pool).submit(_fit_one, threads, *job)
                     for pool, job in zip(pools, batch, strict=True)
                 ]
                 models += map(_result, futures)
@@ -100,31 +108,7 @@ def _result(job: "Future[Any]") -> Any | None:
         return None
 
 
-def _fit_one(
-    engine: Engine[Any],
-    plan: TrainPlan,
-    randomness: Randomness,
-    begun: Any | None,
-    kept: Checkpoint | None,
-    rows: Rows,
-    threads: int,
-) -> Any:
+def _fit_one(threads: int, *job: Any) -> Any:
     torch.set_num_threads(threads)
-    keep = None if kept is None else [kept]
-    return _fit_many(engine, [plan], rows, [randomness], [begun], keep)[0]
-
-
-def _fit_many(
-    engine: Engine[Any],
-    plans: Sequence[TrainPlan],
-    rows: Rows,
-    randomness: Sequence[Randomness],
-    start: Sequence[Any | None] | None,
-    keep: Sequence[Checkpoint] | None,
-) -> list[Any]:
-    if keep is None:  # engines without checkpoints may know nothing of them
-        return engine.fit_many(plans, rows, randomness, start)
-    with ExitStack() as held:
-        for one in keep:
-            held.enter_context(one.held())
-        return engine.fit_many(plans, rows, randomness, start, keep)
+    (model,) = SerialExecutor().fit(*job)
+    return model

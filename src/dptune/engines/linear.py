@@ -36,9 +36,10 @@ from dptune.engines.per_row import batches
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
 from dptune.engines.release import Noise, Release
+from dptune.engines.traits import Traits
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.prior import LINEAR, VALUES, Prior, signal
+from dptune.prior import LINEAR, VALUES, signal
 
 # On a CPU: operations that are worth more than one thread (measured on 16 cores), residuals that
 # stay in cache, and rows that are always taken together.
@@ -98,11 +99,6 @@ class LinearEngine(Engine[LinearModel]):
     """
 
     name: ClassVar[str] = "linear"
-    trains: ClassVar[str] = "linear model"
-    prior: ClassVar[Prior] = LINEAR
-    linear_in_rows: ClassVar[bool] = True
-    takes_any_classes: ClassVar[bool] = True
-    weighs_rows: ClassVar[bool] = True
     outputs: int | None = None
     loss: str = "softmax"
     bias: bool = False
@@ -114,6 +110,17 @@ class LinearEngine(Engine[LinearModel]):
         validate.store(self, bias=validate.flag(bias=self.bias))
         if self.outputs is not None:
             validate.store(self, outputs=validate.whole(1, outputs=self.outputs))
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(
+            trains="linear model",
+            prior=VALUES if self.loss == "squared" else LINEAR,
+            linear_in_rows=True,
+            wants_constant=not self.bias,
+            weighs_rows=True,
+            takes_any_classes=True,
+        )
 
     def for_data(self, facts: DataFacts) -> "LinearEngine":
         if not facts.is_table:
@@ -145,13 +152,6 @@ class LinearEngine(Engine[LinearModel]):
             fewer = round(_NORM_OF_ONE_COLUMN / math.sqrt(facts.straight_columns), 2)
             return {"clip_norm": min(max(fewer, _LEAST_NORM), _MOST_NORM), "averaging": "swa"}
         return {"clip_norm": _LEAST_NORM, "averaging": "none"}
-
-    def prior_for(self, facts: DataFacts) -> Prior:
-        return VALUES if facts.loss == "squared" else self.prior
-
-    @property
-    def wants_constant(self) -> bool:
-        return not self.bias
 
     def parameters(self, facts: DataFacts) -> int:
         return self._width * (facts.columns + self.bias)
@@ -191,25 +191,21 @@ class LinearEngine(Engine[LinearModel]):
         last, averaged = tensors.get("last"), int(tensors.get("averaged", 0))
         return LinearModel(tensors["weights"], bias, self.loss, velocity, last, averaged)
 
-    def fit_many(  # type: ignore[override]  # it keeps no checkpoints
+    def fit_together(
         self,
         plans: Sequence[TrainPlan],
         rows: Rows,
         randomness: Sequence[Randomness],
-        start: Sequence[LinearModel | None] | None = None,
+        start: Sequence[LinearModel | None],
     ) -> list[LinearModel]:
-        """One model per plan; full-batch plans of one kind share every pass over the rows.
+        """Full-batch plans of one kind share every pass over the rows.
 
         A plan with a model in `start` continues from its weights, bias and momentum buffer, with
-        noise of its own: a run of many steps can be paid for and run in legs.
+        noise of its own: a run of many steps can be paid for and run in segments.
         """
-        if len(plans) != len(randomness):
-            raise InvalidInput(f"{len(plans)} plans need as many streams; got {len(randomness)}.")
-        if start is None:
-            start = [None] * len(plans)
         if all(plan.clip_norm is not None for plan in plans):
             rows = at_their_places(rows)
-        self._check(plans, rows)
+        self._must_fit(plans, rows)
         self._check_start(plans, rows, start)
         with _undisturbed(rows.device):
             return self._fit_in_batches(plans, rows, randomness, start)
@@ -248,13 +244,11 @@ class LinearEngine(Engine[LinearModel]):
         each = 10 * rows.columns + residuals * (rows.columns + 50)
         return share * rows.count * rows.copies * each
 
-    def _check(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
-        """Refuse what cannot be trained, before anything is read or spent."""
+    def _must_fit(self, plans: Sequence[TrainPlan], rows: Rows) -> None:
+        """Refuse rows that the plans cannot be run on, before anything is read or spent."""
         self._check_rows(rows)
         sums.must_be_exact()
         for plan in plans:
-            self.check(plan)
-            self.must_take(plan)
             if plan.augmentations > rows.copies:
                 raise InvalidInput(
                     f"the plan averages {plan.augmentations} copies of each row, but the data "
@@ -264,10 +258,6 @@ class LinearEngine(Engine[LinearModel]):
     def _check_start(
         self, plans: Sequence[TrainPlan], rows: Rows, start: Sequence[LinearModel | None]
     ) -> None:
-        if len(start) != len(plans):
-            raise InvalidInput(
-                f"{len(plans)} plans need as many starts, a model or None each; got {len(start)}."
-            )
         for plan, model in zip(plans, start, strict=True):
             if model is None:
                 continue

@@ -71,7 +71,7 @@ def batches(plan: TrainPlan, rows: Rows, randomness: Randomness) -> Callable[[],
 
 
 def drawn_rows(plan: TrainPlan, rows: Rows, stream: Stream) -> Tensor | None:
-    """The numbers of a fresh Poisson sample, perhaps of nobody; None for all rows."""
+    """The numbers of a fresh Poisson sample, which may be empty; None for all rows."""
     if plan.sampling_rate is None:
         return None
     # Double precision: the inclusion probability must be the one that is accounted for.

@@ -17,7 +17,7 @@ from dptune.accounting import price
 from dptune.data.disk import DiskRows, write_chunks
 from dptune.data.rows import IDS, DataFacts, MemoryRows, Rows
 from dptune.engines.base import Engine
-from dptune.engines.modules.torch_module import SEEN_LOGITS, SEEN_SHAPE
+from dptune.engines.modules.module_model import SEEN_LOGITS, SEEN_SHAPE
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import engine_named
 from dptune.engines.scatter import must_scatter
@@ -40,7 +40,7 @@ class EngineChecks:
         engine: as `tune` takes it.
         shape: the shape of one row.
         classes: how many classes there are.
-        words: where rows are numbers of words, how many words there are.
+        words: where rows are token numbers, how many tokens there are.
         precisions: of rows; most checks are made in the first.
         state: packed tensors that are no weights.
         margin: by how much clipping may stay below the clip norm, as a share of it.
@@ -60,7 +60,7 @@ class EngineChecks:
 
     def features(self, count: int = COUNT, copies: int = 1, seed: int = 0) -> NDArray[Any]:
         rng = np.random.default_rng(seed)
-        if self.engine.takes_ids:
+        if self.engine.traits.takes_ids:
             return rng.integers(0, self.words, size=(count, copies, *self.shape))
         return rng.normal(size=(count, copies, *self.shape))
 
@@ -155,12 +155,12 @@ class EngineChecks:
         _must_be_close(moved, expected, rtol=self.margin, atol=2e-5)
 
     def check_no_row_moves_a_sum_by_more_than_the_clip_norm(self) -> None:
-        """In the sum as it is really added up, whatever the precision, whoever the others are and
+        """In the sum as it is really added up, whatever the precision, whatever the others are and
         of whatever size numbers are; one row is left out."""
-        for size in self.sizes[:1] if self.engine.takes_ids else self.sizes:
+        for size in self.sizes[:1] if self.engine.traits.takes_ids else self.sizes:
             for precision in self.precisions:
                 rows = self.rows(precision=precision)
-                if not self.engine.takes_ids:
+                if not self.engine.traits.takes_ids:
                     scaled = torch.as_tensor(size * self.features())
                     rows = MemoryRows(scaled, self.labels(), precision=precision, augmented=True)
                 whole = self.moved(rows)
@@ -262,7 +262,7 @@ class EngineChecks:
     def check_rows_from_disk_train_like_rows_in_memory(self) -> None:
         memory, plan = self.rows(), self.plan(steps=3, rows=COUNT)
         halves = np.split(self.features(), 2), np.split(self.labels(), 2)
-        precision = IDS if self.engine.takes_ids else self.precisions[0]
+        precision = IDS if self.engine.traits.takes_ids else self.precisions[0]
         with scratch_folder() as folder:
             chunks = zip(*halves, strict=True)
             write_chunks(folder, chunks, precision=precision, augmented=True)

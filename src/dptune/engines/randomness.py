@@ -3,7 +3,7 @@
 Noise and sampling protect rows, so by default they come from the operating system's entropy,
 drawn anew whenever a run asks: two runs, or a run before and after a crash, never share a stream,
 not even if they share this object. Public choices (initial weights) come from a seed through named
-streams, so that adding a trial shifts nobody else's numbers.
+streams, so that adding a trial shifts no other numbers.
 """
 
 import hashlib
@@ -134,7 +134,7 @@ class Randomness:
 
     def noise(self, device: torch.device, step: int | None = None) -> Stream:
         """For noise on sums: of a whole run, or of the `step` of that number alone, so that with a
-        noise seed a run that was cut off goes on as if it had not been."""
+        noise seed an interrupted run goes on as if it had not been."""
         return self._secret("noise", step, device)
 
     def sampling(self, device: torch.device, step: int | None = None) -> Stream:

@@ -109,7 +109,7 @@ def must_scatter(
 
 
 def _runs(engine: Engine[Any], plan: TrainPlan) -> bool:
-    if engine.compares_losses:
+    if engine.traits.compares_losses:
         return False
     try:
         engine.check(plan)

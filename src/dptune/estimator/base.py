@@ -22,7 +22,7 @@ from dptune.search.space import Space
 
 if TYPE_CHECKING:  # what reads and trains takes seconds to load, so only fit and predict do
     from dptune.columns import Columns
-    from dptune.data import Data
+    from dptune.data import Data, Preprocessing
     from dptune.estimator.rows import Rows
     from dptune.search.trial import Trial
     from dptune.study.config import Preparation
@@ -217,6 +217,19 @@ class DPLinearEstimator(BaseEstimator):  # type: ignore[misc]
         )
 
 
+def _constant_of(preprocessing: "Preprocessing") -> float:
+    """What stands beside prepared rows: as it comes out, the same in every row, or, where rows are
+    scaled to unit length last, before that; 0 where there is none."""
+    from dptune.data.row_maps import Append, Divide, UnitLength
+
+    match preprocessing.maps[-2:]:
+        case (_, Append(value)) | (Append(value), UnitLength()):
+            return value
+        case (Append(value), Divide(by)):
+            return value / by
+    return 0.0
+
+
 def weights_and_intercept(
     result: "StudyResult",
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -226,7 +239,7 @@ def weights_and_intercept(
 
     model, preprocessing = result.model.model, result.model.preprocessing
     assert isinstance(model, LinearModel)
-    weights, constant = model.weights.numpy(), preprocessing.constant_beside
+    weights, constant = model.weights.numpy(), _constant_of(preprocessing)
     added: NDArray[np.float32] = np.zeros(len(weights), np.float32)
     if model.bias is not None:
         added = model.bias.numpy()

@@ -1,4 +1,4 @@
-"""Declared columns in ONNX: one input a column, (rows, 1), and the features they become."""
+"""Declared columns in ONNX: one input per column, (rows, 1), and their features."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +26,7 @@ _TAKES: dict[type, tuple[str, str]] = {
 
 
 def inputs(encoding: Encoding) -> list[Any]:
-    """One for each column that is kept."""
+    """One input for each kept column."""
     declared = encoding.columns.declared
     return [
         value(name, TEXT if isinstance(declared[name], Category) else FLOAT, 1)
@@ -35,12 +35,12 @@ def inputs(encoding: Encoding) -> list[Any]:
 
 
 def inputs_in_words(encoding: Encoding) -> dict[str, str]:
-    """What each input must be."""
+    """Describe each input."""
     return in_words(encoding, _TAKES)
 
 
 def columns_of(nodes: Nodes, matrix: str, encoding: Encoding) -> dict[str, str]:
-    """The columns of one input that holds them all, by name."""
+    """Split one input with all columns into the columns, by name."""
     return {
         name: nodes.add("Gather", matrix, nodes.constant(np.array([number])), axis=1)
         for number, name in enumerate(encoding.columns.kept)
@@ -50,30 +50,30 @@ def columns_of(nodes: Nodes, matrix: str, encoding: Encoding) -> dict[str, str]:
 def encoded_columns(
     nodes: Nodes, encoding: Encoding, columns: Mapping[str, str] | None = None
 ) -> str:
-    """The features, side by side; of the inputs unless `columns` are given."""
-    taken = columns or {name: name for name in encoding.columns.kept}
-    blocks = [_column(nodes, encoding, name, taken[name]) for name in encoding.columns.kept]
+    """Concatenate the features of all columns; `columns` are the inputs by default."""
+    source = columns or {name: name for name in encoding.columns.kept}
+    blocks = [_column(nodes, encoding, name, source[name]) for name in encoding.columns.kept]
     return nodes.add("Concat", *blocks, axis=1)
 
 
-def _column(nodes: Nodes, encoding: Encoding, name: str, taken: str) -> str:
+def _column(nodes: Nodes, encoding: Encoding, name: str, source: str) -> str:
     column = encoding.columns.declared[name]
     if isinstance(column, Category):
         return _category(nodes, encoding, name)
-    codes, degree = nodes.doubles(taken), encoding.degrees.get(name, 1)
+    codes, degree = nodes.doubles(source), encoding.degrees.get(name, 1)
     if isinstance(column, Number):
         pair, number = column.pair or encoding.ranges.get(name), codes
         if pair and name in encoding.stretches:
-            number, pair = _stretched(nodes, codes, pair, encoding.stretches[name])
-        known = _curve(nodes, number, pair, degree) if pair else [_finite(nodes, codes)]
+            number, pair = _stretch(nodes, codes, pair, encoding.stretches[name])
+        present = _polynomials(nodes, number, pair, degree) if pair else [_finite(nodes, codes)]
     elif isinstance(column, Boolean):
-        known = [_within(nodes, codes, (0, 1))]
+        present = [_scale(nodes, codes, (0, 1))]
     else:
         assert isinstance(column, Date)
-        known = _curve(nodes, codes, column.pair, degree) + _parts(nodes, codes, column)
+        present = _polynomials(nodes, codes, column.pair, degree) + _parts(nodes, codes, column)
     if getattr(column, "indicator", False):
-        known.append(nodes.add("Mul", _finite(nodes, codes), nodes.constant(0.0)))
-    features = nodes.add("Concat", *known, axis=1)
+        present.append(nodes.add("Mul", _finite(nodes, codes), nodes.constant(0.0)))
+    features = nodes.add("Concat", *present, axis=1)
     width = encoding.blocks[name].stop - encoding.blocks[name].start
     gap = features_of_gap(encoding, name)
     instead: Numbers = np.full(width, np.nan) if gap is None else gap
@@ -85,27 +85,27 @@ def _finite(nodes: Nodes, codes: str) -> str:
     return nodes.add("Clip", codes, nodes.constant(-_LARGEST), nodes.constant(_LARGEST))
 
 
-def _stretched(nodes: Nodes, codes: str, pair: Pair, stretch: Stretch) -> tuple[str, Pair]:
-    """Codes, and beside them the ends of their range."""
+def _stretch(nodes: Nodes, codes: str, pair: Pair, stretch: Stretch) -> tuple[str, Pair]:
+    """Codes on the log scale, and the ends of their range."""
     beside = nodes.add("Sub", codes, nodes.constant(stretch.center))
     place = nodes.add("Div", beside, nodes.constant(stretch.scale))
     return nodes.asinh(place), stretch.ends(pair)
 
 
-def _curve(nodes: Nodes, codes: str, pair: tuple[float, float], degree: int) -> list[str]:
-    """Chebyshev polynomials: each from the two before it."""
-    inside = _within(nodes, codes, pair)
-    found = [inside]
+def _polynomials(nodes: Nodes, codes: str, pair: tuple[float, float], degree: int) -> list[str]:
+    """Chebyshev polynomials, by their recurrence."""
+    inside = _scale(nodes, codes, pair)
+    polynomials = [inside]
     for power in range(2, degree + 1):
-        before = found[-2] if power > 2 else nodes.constant(1.0)
-        twice = nodes.add("Mul", nodes.add("Add", inside, inside), found[-1])
-        found.append(nodes.add("Sub", twice, before))
-    return found
+        before = polynomials[-2] if power > 2 else nodes.constant(1.0)
+        twice = nodes.add("Mul", nodes.add("Add", inside, inside), polynomials[-1])
+        polynomials.append(nodes.add("Sub", twice, before))
+    return polynomials
 
 
-def _within(nodes: Nodes, codes: str, pair: tuple[float, float]) -> str:
-    """The range mapped to [-1, 1], what is outside clipped to it."""
-    low, high = (float(end) / 2 for end in pair)  # halves: no sum or difference overflows
+def _scale(nodes: Nodes, codes: str, pair: tuple[float, float]) -> str:
+    """Clip to the range and map it to [-1, 1]."""
+    low, high = (float(end) / 2 for end in pair)  # halves, so that no sum or difference overflows
     middle, half = nodes.constant(low + high), nodes.constant(high - low)
     inside = nodes.add("Clip", codes, nodes.constant(2 * low), nodes.constant(2 * high))
     return nodes.add("Div", nodes.add("Sub", inside, middle), half)
@@ -122,7 +122,7 @@ def _part(nodes: Nodes, hours: str, part: str) -> str:
         right = right if isinstance(right, str) else nodes.constant(np.array(right))
         return nodes.add(operator, left, right)
 
-    hour = whole("Mod", hours, 24)  # never below 0, as everything that is divided here
+    hour = whole("Mod", hours, 24)  # never negative, like every dividend below
     if part == "hour":
         return hour
     days = whole("Div", whole("Sub", hours, hour), 24)
@@ -135,7 +135,7 @@ def _part(nodes: Nodes, hours: str, part: str) -> str:
     year = whole("Div", whole("Add", day, leap_days), 365)
     before = whole("Sub", whole("Div", year, 4), whole("Div", year, 100))
     of_year = whole("Sub", day, whole("Add", whole("Mul", year, 365), before))
-    # Months from March on have 31, 30, 31, 30, 31 days, again and again: 153 in five.
+    # Months from March on repeat 31, 30, 31, 30, 31 days: 153 in five months.
     month = whole("Div", whole("Add", whole("Mul", of_year, 5), 2), 153)
     return whole("Mod", whole("Add", month, 2), 12)
 
@@ -143,7 +143,7 @@ def _part(nodes: Nodes, hours: str, part: str) -> str:
 def _category(nodes: Nodes, encoding: Encoding, name: str) -> str:
     names = names_of(encoding, name)
     width = names.features.shape[1]
-    # The first feature that is 1; a gap may set the last beside it.
+    # The first feature that is 1; a missing value may also set the last.
     first = names.features.indices[names.features.indptr[:-1]].astype(np.int64)
     places = nodes.add(
         "LabelEncoder",

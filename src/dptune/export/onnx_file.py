@@ -1,6 +1,6 @@
-"""A trained model as an ONNX file, which onnxruntime and others run without dptune.
+"""Export a trained model as an ONNX file, which onnxruntime and others run without dptune.
 
-The graph computes in float64, as dptune prepares rows, and answers in float32.
+The graph computes in float64, as dptune prepares rows, and returns float32.
 """
 
 import json
@@ -11,37 +11,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dptune.data.row_maps import (
+    Append,
+    Asinh,
+    ClipLength,
+    Divide,
+    Multiply,
+    RowMap,
+    Scale,
+    Subtract,
+    UnitLength,
+)
 from dptune.errors import InvalidInput
 from dptune.export.onnx_columns import columns_of, encoded_columns, inputs, inputs_in_words
 from dptune.export.onnx_nodes import FLOAT, LEARNERS, Nodes, kind_of, value
-from dptune.export.steps import (
-    Beside,
-    Cut,
-    Logarithms,
-    Scaled,
-    Step,
-    Turned,
-    UnitRows,
-    class_labels,
-    written,
-)
+from dptune.export.steps import class_labels, written
 from dptune.study.trained_model import TrainedModel
 from dptune.version import __version__
 
-# Of 2022 and 2021: what serves models today reads them.
+# Versions of 2022 and 2021, which today's runtimes read.
 _VERSIONS = {"": 18, LEARNERS: 3}
 _FORMAT = 8
-_MATRIX = "features"  # the one input, where columns have no inputs of their own
+_MATRIX = "features"  # the only input, if columns have no inputs of their own
 
 
 def to_onnx(model: TrainedModel, path: str | Path) -> None:
     """Write the model as an ONNX file.
 
-    Of a table with declared columns it takes one input a column, (rows, 1), named as the column is:
-    numbers, 0 or 1, hours since 1970-01-01, or texts. Of anything else it takes one matrix,
-    `features`. It answers with `label` and `probabilities`, or with `value`; where a column is
-    called so, with `predicted_label` and so on. What is promised stands in its metadata, under
-    `guarantee`.
+    For a table with declared columns it has one input per column, (rows, 1), with the name of the
+    column: numbers, 0 or 1, hours since 1970-01-01, or texts. Otherwise it has one matrix,
+    `features`. Its outputs are `label` and `probabilities`, or `value` (`predicted_label` and so on
+    if a column has such a name). Its metadata hold the guarantee under `guarantee`.
     """
     from onnx import checker
 
@@ -64,12 +64,12 @@ def _model(model: TrainedModel) -> Any:
         producer_version=__version__,
         doc_string="A linear model with differential privacy; see guarantee in the metadata.",
     )
-    told = {"guarantee": model.guarantee.in_words()}
+    metadata = {"guarantee": model.guarantee.in_words()}
     if model.inputs is not None:
-        told["inputs"] = json.dumps(inputs_in_words(model.inputs))
+        metadata["inputs"] = json.dumps(inputs_in_words(model.inputs))
     elif model.column_names:
-        told["columns"] = json.dumps(model.column_names)
-    helper.set_model_props(made, told)
+        metadata["columns"] = json.dumps(model.column_names)
+    helper.set_model_props(made, metadata)
     return made
 
 
@@ -86,39 +86,44 @@ def _graph(model: TrainedModel) -> Any:
         rows = encoded_columns(nodes, encoding, columns_of(nodes, _MATRIX, encoding))
     else:
         taken, rows = inputs(encoding), encoded_columns(nodes, encoding)
-    for step in parts.steps:
-        rows = _step(nodes, step, rows)
+    for row_map in parts.maps:
+        rows = _mapped(nodes, row_map, rows)
     outputs = nodes.add("MatMul", rows, nodes.constant(parts.weights.T))
     outputs = nodes.add("Add", outputs, nodes.constant(parts.added))
     known = {each.name for each in taken}
     if model.classes:
-        told = _classes(nodes, outputs, class_labels(model), known)
+        results = _classes(nodes, outputs, class_labels(model), known)
     else:
         flat = nodes.add("Squeeze", outputs, nodes.constant(np.array([1])))
-        told = [value(_free("value", known), FLOAT)]
-        nodes.add("Cast", flat, to=FLOAT, gives=told[0].name)
-    return helper.make_graph(nodes.nodes, "dptune", taken, told, nodes.constants)
+        results = [value(_free("value", known), FLOAT)]
+        nodes.add("Cast", flat, to=FLOAT, gives=results[0].name)
+    return helper.make_graph(nodes.nodes, "dptune", taken, results, nodes.constants)
 
 
-def _step(nodes: Nodes, step: Step, rows: str) -> str:
-    match step:
-        case Scaled(shift, scale):
+def _mapped(nodes: Nodes, row_map: RowMap, rows: str) -> str:  # noqa: PLR0911
+    match row_map:
+        case Scale(shift, scale):
             moved = nodes.add("Sub", rows, nodes.constant(shift))
             return nodes.add("Div", moved, nodes.constant(scale))
-        case Logarithms():
+        case Subtract(mean):
+            return nodes.add("Sub", rows, nodes.constant(mean))
+        case Divide(by):
+            return nodes.add("Div", rows, nodes.constant(by))
+        case Asinh():
             return nodes.asinh(rows)
-        case Beside(constant):
+        case Append(value):
             pads, last = nodes.constant(np.array([0, 1])), nodes.constant(np.array([-1]))
-            return nodes.add("Pad", rows, pads, nodes.constant(constant), last)
-        case UnitRows():
+            return nodes.add("Pad", rows, pads, nodes.constant(value), last)
+        case UnitLength():
             inside, length, _ = _lengths(nodes, rows)
             return nodes.add("Div", inside, length)
-        case Cut(reach):
+        case ClipLength(reach):
             _, length, largest = _lengths(nodes, rows)
             whole = nodes.add("Mul", length, largest)
             return nodes.add("Div", rows, nodes.add("Max", whole, nodes.constant(reach)))
-        case Turned(matrix):
+        case Multiply(matrix):
             return nodes.add("MatMul", rows, nodes.constant(matrix))
+    raise AssertionError(row_map)  # columns are encoded before
 
 
 def _lengths(nodes: Nodes, rows: str) -> tuple[str, str, str]:

@@ -1,4 +1,4 @@
-"""An ONNX graph as it grows, node by node."""
+"""Build an ONNX graph node by node."""
 
 from typing import Any
 
@@ -26,14 +26,14 @@ _ROWS = "rows"
 
 
 class Nodes:
-    """Every node has one result, named after its place unless told otherwise."""
+    """The nodes of a graph. Every node has one result, named after its position by default."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, operator: str, *inputs: str, gives: str = "", **options: Any) -> str:
-        gives = gives or f"({operator} {len(self.nodes)})"  # no column is named so
+        gives = gives or f"({operator} {len(self.nodes)})"  # not the name of any column
         self.nodes.append(helper.make_node(operator, inputs, [gives], **options))
         return gives
 
@@ -47,8 +47,8 @@ class Nodes:
         return self.add("Cast", values, to=DOUBLE)
 
     def asinh(self, values: str) -> str:
-        """sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes know of doubles; near 0, where that
-        would be rounded away, u - u^3 / 6."""
+        """Compute asinh as sign(u) log(|u| + sqrt(u^2 + 1)), which runtimes support for doubles.
+        Near 0, where that would lose digits, compute u - u^3 / 6."""
         one, size = self.constant(1.0), self.add("Abs", values)
         square = self.add("Mul", values, values)
         logarithm = self.add(
@@ -60,12 +60,12 @@ class Nodes:
         return self.add("Where", is_near, self.add("Mul", values, less), far)
 
     def one_hot(self, places: str, count: int) -> str:
-        """(rows, 1) of whole numbers to (rows, count) of zeros and ones."""
+        """One-hot encode whole numbers: (rows, 1) to (rows, count)."""
         return self.doubles(self.add("Equal", places, self.constant(np.arange(count))))
 
 
 def value(name: str, kind: int, *columns: int) -> ValueInfoProto:
-    """An input or output with so many columns."""
+    """An input or output with `columns`."""
     return helper.make_tensor_value_info(name, kind, [_ROWS, *columns])
 
 

@@ -1,7 +1,7 @@
-"""Declared columns as a ColumnTransformer of scikit-learn's own classes and functions of numpy.
+"""Declared columns as a ColumnTransformer of scikit-learn's own classes and numpy functions.
 
-It is fitted, on made-up rows that hold the ends of every range and nothing else: what is declared
-or was bought is all it learns.
+It is fitted on made-up rows that hold only the ends of every range: it learns nothing but declared
+facts and private estimates.
 """
 
 from typing import Any
@@ -31,10 +31,10 @@ from dptune.export.column_facts import Names, features_of_gap, names_of, truths_
 from dptune.export.inputs import in_words
 from dptune.export.steps import Numbers
 
-_NO_DATE = float(np.iinfo(np.int64).min)  # how numpy keeps a date that is missing
-# In the unit of time that has it as one, which of them 1970-01-01 was (a Thursday, in January).
+_NO_DATE = float(np.iinfo(np.int64).min)  # numpy's code for a missing date
+# The unit of time of each part, and the index of the part on 1970-01-01 (a Thursday in January).
 _UNITS = {"weekday": ("D", 3), "month": ("M", 0), "hour": ("h", 0)}
-_NONE = "None"  # of a frame, numpy writes a missing text as None or nan
+_NONE = "None"  # numpy writes a missing text of a frame as None or nan
 _TAKES: dict[type, tuple[str, str]] = {
     Number: ("a number", "NaN"),
     Boolean: ("true or false, yes or no, t or f, y or n, 1 or 0", "NaN, None or an empty text"),
@@ -44,16 +44,16 @@ _TAKES: dict[type, tuple[str, str]] = {
 
 
 def inputs_in_words(encoding: Encoding) -> dict[str, str]:
-    """What each column of a frame must hold."""
+    """Describe what each column of a frame must hold."""
     return in_words(encoding, _TAKES)
 
 
 def encoded_columns(encoding: Encoding, named: bool) -> ColumnTransformer:
-    """From a frame with the declared columns, found by name, or from a matrix, to features."""
+    """Make the transformer from a frame, whose columns are found by name, or from a matrix."""
     kept = encoding.columns.kept
     columns = ColumnTransformer(
         [
-            # A step may not be named like a parameter, nor with two underscores.
+            # The name of a step must not contain two underscores, nor be that of a parameter.
             (
                 f"{number}: {name.replace('__', '_')}",
                 _column(encoding, name),
@@ -77,7 +77,7 @@ def encoded_columns(encoding: Encoding, named: bool) -> ColumnTransformer:
 
 
 def _ends(encoding: Encoding, name: str) -> list[Any]:
-    """Two made-up values, from which scalers learn the range."""
+    """Two made-up values from which scalers learn the range."""
     match encoding.columns.declared[name]:
         case Number() as column:
             return list(column.pair or encoding.ranges.get(name) or (0.0, 1.0))
@@ -95,7 +95,7 @@ def _column(encoding: Encoding, name: str) -> Any:
             pair, stretch = column.pair or encoding.ranges.get(name), encoding.stretches.get(name)
             return _number(pair, stretch, gap, column.indicator, degree)
         case Boolean():
-            return _truths(truths_of(encoding, name, empty=_NONE.lower()))
+            return _boolean(truths_of(encoding, name, empty=_NONE.lower()))
         case Date() as column:
             return _date(column, degree)
         case Category():
@@ -117,8 +117,8 @@ def _filled(value: float | str, gap: float | str = np.nan) -> SimpleImputer:
     )
 
 
-def _curve(degree: int) -> list[FunctionTransformer]:
-    """Chebyshev polynomials from 1 to the degree: numpy's own, without the constant."""
+def _polynomials(degree: int) -> list[FunctionTransformer]:
+    """Numpy's Chebyshev polynomials of degree 1 to `degree`, without the constant."""
     if degree == 1:
         return []
     return [
@@ -146,7 +146,7 @@ def _number(
         steps += [_clipped(*pair), *(_stretched(stretch) if stretch else []), MinMaxScaler((-1, 1))]
     if gap is not None:
         steps.append(_filled(gap[0]))
-    value = make_pipeline(*steps, *_curve(degree))
+    value = make_pipeline(*steps, *_polynomials(degree))
     if not indicator:
         return value
     missing = make_pipeline(*finite, MissingIndicator(features="all"))
@@ -154,19 +154,19 @@ def _number(
 
 
 def _moments() -> Any:
-    """Dates, and texts of dates, as numpy has them; of words for a gap it knows NaT alone."""
+    """Dates and texts of dates as numpy's datetime64, whose only missing value is NaT."""
     upper = [FunctionTransformer(np.char.upper), _as("object")]
     gaps = [_filled("NaT", word.upper()) for word in (*GAPS, _NONE)]
     return make_pipeline(*_trimmed(), *upper, *gaps, _as("datetime64[s]"))
 
 
 def _date(column: Date, degree: int) -> Any:
-    # Hours that stand for a gap: those of its fill, or the middle, which becomes 0; NaN is refused.
+    # The hours of a missing value: of its fill, or the middle, which becomes 0; NaN is refused.
     hours = sum(column.pair) / 2 if column.indicator else np.nan
     if column.fill is not None:
         hours = hours_of(column.fill)
     value = [_as("datetime64[h]"), _as("float64"), _filled(hours, _NO_DATE)]
-    within = [MinMaxScaler((-1, 1), clip=True), *_curve(degree)]
+    within = [MinMaxScaler((-1, 1), clip=True), *_polynomials(degree)]
     parts = [("value", make_pipeline(*value, *within))]
     parts += [(part, _part(part, column)) for part in column.parts]
     if column.indicator:
@@ -176,7 +176,7 @@ def _date(column: Date, degree: int) -> Any:
 
 
 def _part(part: str, column: Date) -> Any:
-    """One column of zeros and ones a value of the part: splines of degree 0 that repeat."""
+    """One-hot encode a part of dates: periodic splines of degree 0."""
     unit, first = _UNITS[part]
     gap = np.nan
     if column.fill is not None:
@@ -190,17 +190,17 @@ def _part(part: str, column: Date) -> Any:
     except TypeError:
         raise InvalidInput(
             "dates with parts and without a fill need scikit-learn 1.8 or later; install that, or "
-            "declare what stands for a gap."
+            "declare a fill."
         ) from None
     steps = [_as(f"datetime64[{unit}]"), _as("float64"), _filled(gap, _NO_DATE), repeated]
     return make_pipeline(*steps)
 
 
-def _truths(names: Names) -> Any:
-    # Any other text becomes NaN, which the look refuses: no message shows the text.
-    lower, look = FunctionTransformer(np.char.lower), FunctionTransformer(validate=True)
+def _boolean(names: Names) -> Any:
+    # Any other text becomes NaN, which the check refuses: no message shows the text.
+    lower, check = FunctionTransformer(np.char.lower), FunctionTransformer(validate=True)
     ordinal, *features = _features_of(names, unknown=np.nan)
-    return make_pipeline(*_trimmed(), lower, ordinal, look, *features)
+    return make_pipeline(*_trimmed(), lower, ordinal, check, *features)
 
 
 def _category(names: Names) -> Any:

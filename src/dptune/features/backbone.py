@@ -1,4 +1,4 @@
-"""What every backbone offers, wherever its weights come from."""
+"""The common interface of all backbones."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -13,61 +13,61 @@ from dptune.errors import DptuneError, InvalidInput
 KINDS = ("pooled", "class-token", "blocks", "grid4")  # of pictures
 KINDS_OF_TEXTS = ("mean", "class-token")
 
-Way = Callable[[nn.Module, Tensor], Tensor]  # a network and its pictures to features of one kind
+Way = Callable[[nn.Module, Tensor], Tensor]  # from a network and pictures to one kind of features
 
 
 class Preparation(Protocol):
-    """From pictures or texts to what a network takes: all of one shape. A dataclass of plain
-    values, which say everything that it does."""
+    """Prepares pictures or texts as a network takes them: all of one shape. A dataclass of plain
+    values, which determine the result."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     things: ClassVar[str]  # pictures, or texts
 
     @property
     def takes(self) -> str:
-        """What the network is given, in words."""
+        """The input of the network, in words."""
         ...
 
     def samples(self) -> Tensor:
-        """Two that are not alike, as a network takes them."""
+        """Two different inputs, as a network takes them."""
         ...
 
     def blank(self, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """So many that show nothing."""
+        """`count` empty inputs."""
         ...
 
     def normalised(self, batch: Tensor, dtype: torch.dtype) -> Tensor:
-        """As the network takes them, of those that were loaded; on the device where they are."""
+        """Loaded items as the network takes them, on the device of the batch."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Backbone:
-    """A frozen public network: pictures (batch, 3, size, size), or words of texts (batch, length),
-    as `transform` makes them, to features (batch, columns)."""
+    """A frozen public network: from pictures (batch, 3, size, size) or token ids (batch, length),
+    prepared by `transform`, to features (batch, columns)."""
 
-    name: str  # what finds it again, together with kind and size
+    name: str  # identifies it, together with kind and size
     module: nn.Module  # in evaluation mode; its output are the features
     transform: Preparation
     columns: int
     digest: str  # of weights and everything else that features depend on
-    trained_on: str = ""  # which data its weights saw, as far as that is known
+    trained_on: str = ""  # the data of its weights, as far as known
     kind: str = "pooled"
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """A network as its package or file gives it, before it is asked for one kind of features."""
+    """A network from a package or file, before one kind of features is chosen."""
 
     module: nn.Module
-    ways: Mapping[str, Way]  # of all kinds, those that this network can give
+    ways: Mapping[str, Way]  # the kinds that this network can give
     transform: Preparation
-    made_of: str  # what its features depend on beside weights and transform
+    made_of: str  # what its features depend on besides weights and transform
     trained_on: str = ""
 
 
 class _Frozen(nn.Module):
-    """A network's features of one kind."""
+    """A network that gives features of one kind."""
 
     def __init__(self, network: nn.Module, way: Way) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class _Frozen(nn.Module):
         self.eval()
 
     def train(self, mode: bool = True) -> "_Frozen":
-        """Stay in evaluation mode: in the other, features would depend on the rest of a batch."""
+        """Stay in evaluation mode: in training mode, features could depend on the whole batch."""
         super().train(False)
         return self
 
@@ -87,7 +87,7 @@ class _Frozen(nn.Module):
 
 
 def frozen(name: str, network: Network, kind: str) -> Backbone:
-    """The network as a backbone that gives features of this kind."""
+    """Make the network a backbone that gives features of this kind."""
     if kind not in network.ways:
         has = ", ".join(sorted(network.ways, key=(*KINDS, *KINDS_OF_TEXTS).index))
         raise InvalidInput(f"{name} has no features of the kind {kind}; it has {has}.")
@@ -105,17 +105,16 @@ def frozen(name: str, network: Network, kind: str) -> Backbone:
 
 
 def _columns(name: str, module: nn.Module, transform: Preparation) -> int:
-    """How many features there are: one picture shows it, and shows that the network runs."""
+    """The number of features, from a run on samples, which also shows that the network works."""
     samples, thing = transform.samples(), transform.things.removesuffix("s")
     try:
         features, again = module(samples[:1]), module(samples[:1])
         beside_another = module(samples)[:1]
     except DptuneError:
         raise
-    except Exception as problem:  # code of the user's own may raise anything
+    except Exception as problem:  # your own code may raise anything
         raise InvalidInput(
-            f"{name} does not take {transform.takes}: {problem}. Take the size that it was made "
-            "for."
+            f"{name} does not take {transform.takes}: {problem}. Use the size that it was made for."
         ) from problem
     if features.ndim != 2 or features.shape[0] != 1:
         raise InvalidInput(
@@ -124,20 +123,20 @@ def _columns(name: str, module: nn.Module, transform: Preparation) -> int:
         )
     if _differ(features, again):
         raise InvalidInput(
-            f"{name} gives other features for the same {thing} every time (it may hide parts of "
-            f"{thing}s by chance, as in its own training). Take a network without that."
+            f"{name} gives different features for the same {thing} every time (it may mask parts "
+            f"of {thing}s at random, as in its own training). Use a deterministic network."
         )
-    # One person's picture would change another's row, and nothing could be promised.
+    # One person's picture would change another's row, which no guarantee covers.
     if _differ(features, beside_another):
         raise InvalidInput(
-            f"{name} gives a {thing} other features when it sees another {thing} at the same time "
-            f"(it may normalise by the batch). Take a network that sees every {thing} alone."
+            f"{name} gives a {thing} different features beside another {thing}: rows interact in a "
+            f"batch (by batch normalisation, for example). Use a network without that."
         )
     return int(features.shape[1])
 
 
 def _differ(features: Tensor, others: Tensor) -> bool:
-    """By more than the last digits, in which lengths of batches may be seen."""
+    """Whether features differ by more than rounding, which may depend on the batch size."""
     if features.shape != others.shape:
         return True
     return bool((features - others).abs().max() > 1e-4 * features.abs().max())
@@ -149,6 +148,6 @@ def _digest(network: Network, kind: str) -> str:
     digest.update(repr((kind, settings, network.made_of)).encode())
     for name, values in sorted(network.module.state_dict().items()):
         digest.update(f"{name} {tuple(values.shape)} {values.dtype}".encode())
-        # Bytes, whatever the type: NumPy does not know all of torch's.
+        # As bytes, because NumPy lacks some of torch's types.
         digest.update(values.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return digest.hexdigest()

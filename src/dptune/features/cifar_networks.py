@@ -16,14 +16,14 @@ _NETWORKS: Mapping[str, type[nn.Module]] = {"resnet20": ResNet20, "wrn16-4": Wid
 CIFAR_NETWORKS = tuple(_NETWORKS)
 _HEADS = ("fc.", "head.")
 
-# Of CIFAR-100's training pictures: what the networks of this kind are usually trained with.
+# Mean and deviation of CIFAR-100's training pictures, the usual choice for these networks.
 _MEAN = (0.5071, 0.4865, 0.4409)
 _DEVIATION = (0.2673, 0.2564, 0.2762)
 
 
 def open_cifar_network(kind: str, rest: str) -> Network:
-    """The file may say in its metadata how pictures are normalised (`mean` and `deviation`, as
-    JSON lists) and what it was trained on (`trained_on`)."""
+    """Open the network with the weights of a file. The metadata of the file may hold `mean` and
+    `deviation` (JSON lists) for normalisation, and `trained_on`."""
     if not rest:
         raise InvalidInput(f"{kind} needs a file of weights: {kind}:WEIGHTS.safetensors.")
     weights, metadata = read_weights(rest)

@@ -1,10 +1,10 @@
-"""Pictures or texts, and public backbones, to a folder of features, chunk by chunk. What is said
-here of pictures holds for texts too.
+"""Write features of pictures or texts by public backbones into a folder, chunk by chunk.
+"Pictures" stands for texts, too.
 
-A chunk is some consecutive pictures. It is stored with a digest of them and of what made its
-features, so that whatever is cut off goes on where it was. A part that is finished stays as it is,
-for runs may point to it: features of other pictures need another folder. What comes of a picture
-depends on that picture alone, and so does whether it is left out.
+A chunk is a run of consecutive pictures. It is stored with a digest of them and of the networks, so
+that an interrupted extraction continues where it was. A finished part never changes, because runs
+may refer to it: features of other pictures need another folder. The features of a picture depend on
+that picture alone, and so does whether it is left out.
 """
 
 import csv
@@ -44,16 +44,16 @@ from dptune.pictures.pictures import Pictures, Remark
 from dptune.table_files import listed
 
 CHUNK, SMALL_CHUNK = 1024, 128  # pictures
-_FEW = 10_000  # below which a part has small chunks: slow networks lose little where they are cut
+_FEW = 10_000  # smaller parts have small chunks, so that an interruption loses little
 REMARKS = "remarks.csv"
-_LOCK = ".lock"
+_LOCK_FILE = ".lock"
 _AHEAD = 2  # chunks that may wait for the disk
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a part is: of `total` pictures or texts (`things`), `done` are there, `kept` of them
-    from before."""
+    """The progress of a part: of `total` pictures or texts (`things`), `done` are finished, `kept`
+    of them from an earlier call."""
 
     part: str
     done: int
@@ -64,12 +64,12 @@ class Progress:
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is in the folder now. `remarks` tell of private pictures."""
+    """The content of the folder. `remarks` are about private pictures."""
 
     folder: Path
     parts: Mapping[str, ExtractedPart]
     remarks: Sequence[tuple[str, Remark]]  # each with its part
-    made: int  # pictures whose features were made now; the others were there
+    made: int  # pictures whose features were made by this call
     things: str = "pictures"  # or texts
 
 
@@ -77,7 +77,7 @@ Watch = Callable[[Progress], None]
 
 
 class FolderTaken(InvalidInput):
-    """What is in the folder must stay as it is: another one is needed."""
+    """The content of the folder must not change; another folder is needed."""
 
 
 def write_features(
@@ -88,53 +88,53 @@ def write_features(
     source: str,
     watch: Watch | None = None,
 ) -> Extraction:
-    """Write the features of every part into `out`, or what of them is not there yet. All parts
-    have the same classes; `source` says whose pictures they are. Raises FolderTaken where finished
-    features are of other pictures."""
+    """Write the missing features of every part into `out`. All parts have the same classes;
+    `source` identifies the pictures. Raises FolderTaken if finished features are of other
+    pictures."""
     folder = Path(out)
     must_be_outside(folder, source)
-    wanted = Extracted(networks.made_by, source, _common_classes(parts, networks.things), {})
-    with _writing(folder):
-        _open(folder, wanted)
-        with _alone_in(folder):
-            return _write(parts, networks, folder, wanted, watch)
+    index = Extracted(networks.made_by, source, _common_classes(parts, networks.things), {})
+    with _report_errors(folder):
+        _open(folder, index)
+        with _lock(folder):
+            return _write(parts, networks, folder, index, watch)
 
 
 def _write(
     parts: Mapping[str, Pictures],
     networks: Networks,
     folder: Path,
-    wanted: Extracted,
+    index: Extracted,
     watch: Watch | None,
 ) -> Extraction:
-    there = Extracted.read(folder)
+    before = Extracted.read(folder).parts
     work = _Work(networks, digest_of_maker(networks.made_by))
-    found, made = dict(there.parts), 0
-    for name in sorted(parts, key=lambda name: name not in there.parts):  # may be refused: first
+    after, made = dict(before), 0
+    for name in sorted(parts, key=lambda name: name not in before):  # these may be refused
         pictures = parts[name]
         count = _Count(name, len(pictures), networks.things, watch)
-        records = work.part(pictures, folder / name, there.parts.get(name), count)
+        records = work.part(pictures, folder / name, before.get(name), count)
         made += count.made
-        stored = _stored(records)
+        stored = _stored_chunks(records)
         rows = sum(chunk.count for chunk in stored)
-        found[name] = ExtractedPart(len(pictures), rows, fingerprint_of(records), pictures.groups)
-        # Before the index: cut off between the two, rows must not pass for those of the pictures
-        # that were there before.
-        replace(wanted, parts=found).write(folder)
+        after[name] = ExtractedPart(len(pictures), rows, fingerprint_of(records), pictures.groups)
+        # Written before the index of rows: if the process ends between the two, rows must not pass
+        # for those of the earlier pictures.
+        replace(index, parts=after).write(folder)
         if not (folder / name / INDEX).exists():
             write_index(folder / name, stored, precision="float32")
-    remarks = list(_remarks(folder, found, parts))
+    remarks = list(_remarks(folder, after, parts))
     _write_remarks(folder, remarks)
-    return Extraction(folder, found, remarks, made, networks.things)
+    return Extraction(folder, after, remarks, made, networks.things)
 
 
 def fingerprint_of_pictures(pictures: Pictures) -> str:
-    """What a ledger will know their features by. Reads every picture, makes nothing."""
+    """The fingerprint of their features in a ledger. Reads every picture, computes no features."""
     return fingerprint_of_digests(b"".join(digests_of(pictures, range(len(pictures)))))
 
 
 class _Count:
-    """Counts pictures, those made now and those that were there, and tells of it."""
+    """Counts new and existing pictures of a part, and reports progress."""
 
     def __init__(self, part: str, total: int, things: str, watch: Watch | None) -> None:
         self._part, self._total, self._things, self._watch = part, total, things, watch
@@ -147,7 +147,7 @@ class _Count:
             self._watch(Progress(self._part, done, self._kept, self._total, self._things))
 
 
-def _stored(records: Sequence[ChunkRecord]) -> list[StoredChunk]:
+def _stored_chunks(records: Sequence[ChunkRecord]) -> list[StoredChunk]:
     stored = [record.chunk for record in records if record.chunk is not None]
     if not stored:
         picture, what, _ = records[0].remarks[0]
@@ -156,8 +156,8 @@ def _stored(records: Sequence[ChunkRecord]) -> list[StoredChunk]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Made:
-    """What came of the pictures of a chunk; `kept` are the numbers of those that could be read."""
+class _Chunk:
+    """The features of a chunk; `kept` are the numbers of the pictures that could be read."""
 
     blocks: list[Tensor] = field(default_factory=list)
     kept: list[int] = field(default_factory=list)
@@ -165,7 +165,7 @@ class _Made:
     remarks: list[Remark] = field(default_factory=list)
 
 
-def _settle(
+def _await_first(
     waiting: deque[tuple[int, "Future[ChunkRecord]"]], records: dict[int, ChunkRecord]
 ) -> None:
     number, job = waiting.popleft()
@@ -174,60 +174,59 @@ def _settle(
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """Makes parts with the same networks. `advanced` is told of every few pictures made."""
+    """Makes parts with the same networks."""
 
     networks: Networks
-    made_by: str  # digest of what the networks are
+    made_by: str  # digest of the networks
 
     def part(
         self,
         pictures: Pictures,
         folder: Path,
         finished: ExtractedPart | None,
-        advanced: Callable[[int, int], None],
+        advance: Callable[[int, int], None],
     ) -> list[ChunkRecord]:
-        """The records of all chunks of a part, each of which is on disk in the end."""
+        """Make the missing chunks of a part, and return the records of all. `advance` receives
+        the numbers of new and of existing pictures."""
         if finished is not None and (
             finished.pictures != len(pictures) or finished.groups != pictures.groups
         ):
-            raise _taken(folder, self.networks.things)
-        _make(folder)
+            raise _folder_taken(folder, self.networks.things)
+        _make_folder(folder)
         chunks = _spans(range(len(pictures)), SMALL_CHUNK if len(pictures) < _FEW else CHUNK)
         records: dict[int, ChunkRecord] = {}
         for number, span in enumerate(chunks):
             record = ChunkRecord.read(folder, number)
             if record is None or record.made_by != self.made_by:
                 continue
-            if record.digest != _in_order(digests_of(pictures, span), pictures, span):
+            if record.digest != _chunk_digest(digests_of(pictures, span), pictures, span):
                 if finished is not None:
-                    raise _taken(folder, self.networks.things)
+                    raise _folder_taken(folder, self.networks.things)
             elif record.has_its_files(folder):
                 records[number] = record
-                advanced(0, len(span))
+                advance(0, len(span))
         missing = [number for number in range(len(chunks)) if number not in records]
         if missing:
             (folder / INDEX).unlink(missing_ok=True)
             spans = [_spans(chunks[number], self.networks.batch) for number in missing]
             ready = self.networks.batches(pictures, chain(*spans))
-            # Files are written by a thread, so that networks need not wait for them.
+            # A thread writes the files, so that networks need not wait for them.
             with ThreadPoolExecutor(1) as writer:
                 waiting: deque[tuple[int, Future[ChunkRecord]]] = deque()
                 for number, several in zip(missing, spans, strict=True):
-                    made = self._made(_told(islice(ready, len(several)), advanced))
-                    job = writer.submit(
-                        self._stored, made, pictures, chunks[number], folder, number
-                    )
+                    made = self._compute(_report(islice(ready, len(several)), advance))
+                    job = writer.submit(self._store, made, pictures, chunks[number], folder, number)
                     waiting.append((number, job))
                     if len(waiting) > _AHEAD:
-                        _settle(waiting, records)
+                        _await_first(waiting, records)
                 while waiting:
-                    _settle(waiting, records)
+                    _await_first(waiting, records)
         _remove_beyond(folder, len(chunks))
         return [records[number] for number in range(len(chunks))]
 
-    def _made(self, ready: Iterable[Batch]) -> "_Made":
-        """The features of one chunk."""
-        made = _Made()
+    def _compute(self, ready: Iterable[Batch]) -> "_Chunk":
+        """Compute the features of one chunk."""
+        made = _Chunk()
         for batch in ready:
             if batch.kept:
                 made.blocks.append(self.networks.features(batch, filled=True))
@@ -236,10 +235,10 @@ class _Work:
             made.remarks.extend(batch.remarks)
         return made
 
-    def _stored(
-        self, made: "_Made", pictures: Pictures, span: range, folder: Path, number: int
+    def _store(
+        self, made: "_Chunk", pictures: Pictures, span: range, folder: Path, number: int
     ) -> ChunkRecord:
-        remove_record(folder, number)  # what it tells of is written over
+        remove_record(folder, number)  # its files are overwritten
         chunk, files = None, ""
         if made.kept:
             features = torch.cat(made.blocks).cpu().numpy()
@@ -250,7 +249,7 @@ class _Work:
             files = digest_of_files(folder, number)
         record = ChunkRecord(
             self.made_by,
-            _in_order(made.digests, pictures, span),
+            _chunk_digest(made.digests, pictures, span),
             b"".join(made.digests).hex(),
             chunk,
             files,
@@ -265,7 +264,7 @@ class _Work:
             things = self.networks.things
             advice = "compute them with --precision float32"
             if self.networks.precision == "float32":
-                advice = f"take another backbone, or see which {things} these are"
+                advice = f"use another backbone, or look for extreme {things}"
             raise InvalidInput(
                 f"{wrong} of {len(features)} {things} have features that are not finite in "
                 f"{self.networks.precision}; {advice}."
@@ -276,36 +275,37 @@ def _spans(numbers: range, length: int) -> list[range]:
     return [numbers[at : at + length] for at in range(0, len(numbers), length)]
 
 
-def _told(ready: Iterable[Batch], advanced: Callable[[int, int], None]) -> Iterator[Batch]:
+def _report(ready: Iterable[Batch], advance: Callable[[int, int], None]) -> Iterator[Batch]:
     for batch in ready:
         yield batch
-        advanced(len(batch.digests), 0)
+        advance(len(batch.digests), 0)
 
 
-def _in_order(digests: Iterable[bytes], pictures: Pictures, span: range) -> str:
-    """Digest of the pictures of a chunk as they come, with their groups."""
+def _chunk_digest(digests: Iterable[bytes], pictures: Pictures, span: range) -> str:
+    """The digest of the pictures of a chunk in order, with their groups."""
     groups = pictures.group_numbers[span.start : span.stop].astype("<i8").tobytes()
     return hashlib.sha256(b"".join(digests) + groups).hexdigest()
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # features are as private as pictures
 
 
-def _taken(part: Path, things: str) -> FolderTaken:
+def _folder_taken(part: Path, things: str) -> FolderTaken:
     return FolderTaken(
-        f"the features in {str(part)!r} are finished, and the {things} are not those that they "
-        "were made of; give another folder, or remove this one if no run needs it."
+        f"the features in {str(part)!r} are finished and were made of other {things}; give another "
+        "folder, or remove this one if no run needs it."
     )
 
 
 def must_be_outside(folder: Path, *places: str) -> None:
-    """Features among pictures would be taken for pictures the next time."""
+    """Refuse a folder inside the pictures: its files would be read as pictures later."""
     for place in places:
         if os.path.isdir(place) and folder.resolve().is_relative_to(Path(place).resolve()):
             raise InvalidInput(
-                f"the folder of features {str(folder)!r} is inside that of pictures, {place!r}, "
-                "where it would be taken for pictures; choose one elsewhere (dptune extract -o)."
+                f"the folder of features {str(folder)!r} is inside the folder of pictures "
+                f"{place!r}, so its files would be read as pictures; choose another place "
+                "(dptune extract -o)."
             )
 
 
@@ -318,32 +318,32 @@ def _common_classes(parts: Mapping[str, Pictures], things: str) -> tuple[str, ..
         if parts[other].classes != parts[first].classes:
             raise InvalidInput(
                 f"the {things} of {other} have the classes {listed(parts[other].classes)}, "
-                f"those of {first} {listed(parts[first].classes)}; they need the same."
+                f"those of {first} {listed(parts[first].classes)}; give parts with the same."
             )
     return parts[first].classes
 
 
-def _open(folder: Path, wanted: Extracted) -> None:
-    """What the folder holds already must be of the same kind."""
+def _open(folder: Path, index: Extracted) -> None:
+    """Create the folder; existing features must come from the same source and networks."""
     if holds_features(folder):
-        there = Extracted.read(folder)
-        if not there.same_but_parts(wanted):
+        before = Extracted.read(folder)
+        if not before.same_but_parts(index):
             raise FolderTaken(
-                f"the folder {str(folder)!r} holds features that {there.made_by['name']} made of "
-                f"{there.source}, not those that {wanted.made_by['name']} makes of "
-                f"{wanted.source}; give another folder, or remove this one."
+                f"the folder {str(folder)!r} holds features of {before.source} by "
+                f"{before.made_by['name']}, not of {index.source} by {index.made_by['name']}; give "
+                "another folder, or remove this one."
             )
         return
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise FolderTaken(f"{str(folder)!r} is there and holds no features; give a new folder.")
-    _make(folder)
-    wanted.write(folder)  # so that what is cut off is known for what it is
+        raise FolderTaken(f"{str(folder)!r} exists and holds no features; give a new folder.")
+    _make_folder(folder)
+    index.write(folder)  # identifies the folder if the extraction is interrupted
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """For one process at a time, and for as long as it lives."""
-    lock = FileLock.take(folder / _LOCK)
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep other processes out while this one writes."""
+    lock = FileLock.take(folder / _LOCK_FILE)
     if lock is None:
         raise InvalidInput(
             f"another process is making features in {str(folder)!r}; wait until it has ended, or "
@@ -356,20 +356,20 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _writing(folder: Path) -> Iterator[None]:
+def _report_errors(folder: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:  # pictures that cannot be read are left out, so this is the folder
+    except OSError as error:  # from the folder: pictures that cannot be read are left out
         raise InvalidInput(
-            f"features cannot be written to {str(folder)!r}: {error.strerror or error}. Make room, "
-            "or see to it that you may write there; then the same command goes on."
+            f"features cannot be written to {str(folder)!r}: {error.strerror or error}. Free some "
+            "space, or get the right to write there; then the same command continues."
         ) from None
 
 
 def _remarks(
     folder: Path, found: Mapping[str, ExtractedPart], parts: Mapping[str, Pictures]
 ) -> Iterator[tuple[str, Remark]]:
-    """Of every part in the folder, those of listing pictures first."""
+    """The remarks of every part in the folder, those from listing pictures first."""
     for name in found:
         for remark in parts[name].remarks if name in parts else ():
             yield name, remark
@@ -386,9 +386,9 @@ def _write_remarks(folder: Path, remarks: Iterable[tuple[str, Remark]]) -> None:
 
 
 def _remove_beyond(folder: Path, chunks: int) -> None:
-    """What earlier pictures, which were more, left behind."""
+    """Remove chunks that a larger earlier set of pictures left."""
     beyond = [path for path in folder.glob("[0-9]*.*") if int(path.name.split(".")[0]) >= chunks]
     if beyond:
-        (folder / INDEX).unlink(missing_ok=True)  # which lists them
+        (folder / INDEX).unlink(missing_ok=True)  # it lists them
     for path in beyond:
         path.unlink()

@@ -1,4 +1,4 @@
-"""Backbones by name."""
+"""Find backbones by name."""
 
 from dataclasses import replace
 
@@ -14,8 +14,7 @@ _FORMS = (
 
 
 def find_backbone(name: str, *, features: str = "pooled", size: int | None = None) -> Backbone:
-    """The backbone of this name, ready to run; `size` (pixels of a side) where its own will not
-    do."""
+    """Open the backbone of this name, ready to run; `size` (pixels of a side) replaces its own."""
     one_of(KINDS, features=features)
     network = _open(name, size)
     if size is not None:

@@ -1,4 +1,4 @@
-"""Pictures by name to features: what `dptune extract` does, for programs too."""
+"""Extract features of pictures by name: the function behind `dptune extract`."""
 
 import os
 import re
@@ -33,23 +33,23 @@ def extract(
 ) -> Extraction:
     """Write features of pictures into the folder `out`, which `load_data` reads.
 
-    What is there already is kept, and what was cut off goes on. Features that are finished stay as
-    they are: once pictures have changed, another folder is needed. The folder is as private as the
+    Existing features are kept, and an interrupted extraction continues. Finished features never
+    change: if the pictures have changed, give another folder. The folder is as private as the
     pictures.
 
     Args:
         images: a folder of class folders, an .npz file, "hub:NAME", or the name of a known set.
-        backbone: the public network, or several, whose features then stand side by side.
+        backbone: the public network, or several, whose features are concatenated.
         out: the folder.
         features: pooled, class-token, blocks or grid4.
-        size: pixels of a side, where the backbone's own will not do.
-        test: pictures that report a figure; `images` itself for its own test pictures.
-        public: pictures that are nobody's secret.
+        size: pixels of a side; default: the backbone's own size.
+        test: pictures for the test accuracy; `images` itself for its own test pictures.
+        public: pictures that are public.
         shifts: other pictures to report accuracies on, by name (`find_shift`).
-        root: the folder in which known sets are looked for.
+        root: the folder with known data sets.
         device: cpu or cuda.
-        precision: what networks compute in; by default float32 on a CPU, bfloat16 on a GPU.
-        watch: is told how far it is.
+        precision: the networks' number format; default: float32 on a CPU, bfloat16 on a GPU.
+        watch: callback that receives `Progress` updates.
 
     """
     parts = gather(images, test=test, public=public, shifts=shifts, root=root)
@@ -69,7 +69,7 @@ def gather(
     shifts: Sequence[str | Path] = (),
     root: str | Path | None = None,
 ) -> Mapping[str, Pictures]:
-    """The pictures of every part, all with the classes of those to train on."""
+    """Find the pictures of every part, all with the classes of the training pictures."""
     trained = find_pictures(images, root)
     parts = {"train": trained.part("train")}
     classes = parts["train"].classes
@@ -78,13 +78,13 @@ def gather(
             f"{str(public)!r} are the private pictures themselves: scores on them would leak them. "
             "Give other public pictures, or leave them out."
         )
-    for name, wanted, other in (("test", "test", test), ("public", "train", public)):
+    for name, part, other in (("test", "test", test), ("public", "train", public)):
         if other is not None:
             own = place_of(other) == place_of(images)
-            found = trained if own else find_pictures(other, root)
-            # Those of other sets need not be in parts.
-            pictures = found.part(wanted if own or wanted in found.parts else "train")
-            parts[name] = matched(pictures, found.name, classes)
+            source = trained if own else find_pictures(other, root)
+            # Other sets need not have parts.
+            pictures = source.part(part if own or part in source.parts else "train")
+            parts[name] = matched(pictures, source.name, classes)
     for shift in map(str, shifts):
         part = part_of_shift(shift, parts)
         parts[part] = find_shift(shift, trained, root)
@@ -103,19 +103,19 @@ def find_networks(
     device: str = "cpu",
     precision: str | None = None,
 ) -> Networks:
-    """Backbones by name, ready to run."""
+    """Open backbones by name, ready to run."""
     names = [backbone] if isinstance(backbone, str) else backbone
     backbones = [find_backbone(name, features=features, size=size) for name in names]
     return Networks(backbones, device=device, precision=precision)
 
 
 def place_of(images: str | Path) -> str:
-    """Whose pictures: a path wherever it is looked at from, or a name."""
+    """The identity of a source: the absolute path, or the name."""
     return str(Path(images).absolute()) if os.path.exists(images) else str(images)
 
 
 def part_of_shift(shift: str, parts: Container[str]) -> str:
-    """What a part of these pictures or texts is called, which no other of the `parts` may be."""
+    """Name the part of a shift; the name must not be among `parts` yet."""
     part = f"{SHIFT}{_short(shift)}"
     if part in parts:
         raise InvalidInput(
@@ -125,7 +125,7 @@ def part_of_shift(shift: str, parts: Container[str]) -> str:
 
 
 def _short(shift: str) -> str:
-    """A name, or the last of a path."""
+    """The last name of a path, or the name of a set without separators."""
     path = Path(shift)
     if os.path.exists(path):
         path = path.resolve()

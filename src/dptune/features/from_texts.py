@@ -38,7 +38,7 @@ from dptune.validate import one_of
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)  # no repr: it would print texts
 class ListedTexts(Listed):
-    """Texts in the place of pictures."""
+    """Texts with the interface of `Pictures`."""
 
     texts: Texts
 
@@ -46,7 +46,7 @@ class ListedTexts(Listed):
         return f"row {number + 1}"
 
     def content(self, number: int) -> Content:
-        """What stands in every column of a row, so that no two rows are taken for each other."""
+        """All columns of a row as JSON, so that different rows have different contents."""
         return json.dumps([column[number] for column in self.texts.columns.values()]).encode()
 
 
@@ -79,7 +79,7 @@ class LanguageNetworks(Networks):
 
     @property
     def made_by(self) -> Mapping[str, Any]:
-        """Of the words, and of the features made of them."""
+        """The record of the tokenizer and of the network."""
         return {**self._encoder.made_by, **super().made_by}
 
 
@@ -99,24 +99,23 @@ def extract_texts(
     precision: str | None = None,
     watch: Watch | None = None,
 ) -> Extraction:
-    """Write features of texts into the folder `out`, which `load_data` reads; as `extract` does
+    """Write features of texts into the folder `out`, which `load_data` reads, as `extract` does
     for pictures.
 
     Args:
-        source: a .csv, .jsonl or .parquet file, a folder by save_to_disk, or "hub:NAME".
+        source: a .csv, .jsonl or .parquet file, a folder written by save_to_disk, or "hub:NAME".
         model: the public language model: a folder, or NAME@REVISION on the hub.
         out: the folder, as private as the texts.
         text: the column of texts, or the two of a pair.
         label: the column of labels.
-        features: mean (over the words of a text) or class-token.
-        length: of every text, in words as the model's tokenizer counts them: longer ones are cut,
-            shorter ones padded.
-        test: texts that report a figure; `source` itself for its split test.
-        public: texts that are nobody's secret.
+        features: mean (over the tokens of a text) or class-token.
+        length: of every text, in tokens; longer texts are truncated, shorter ones padded.
+        test: texts for the test accuracy; `source` itself for its split test.
+        public: texts that are public.
         shifts: texts of other origins to report accuracies on.
         device: cpu or cuda.
-        precision: what the model computes in; by default float32 on a CPU, bfloat16 on a GPU.
-        watch: is told how far it is.
+        precision: the model's number format; default: float32 on a CPU, bfloat16 on a GPU.
+        watch: callback that receives `Progress` updates.
 
     """
     networks = find_language_networks(
@@ -135,7 +134,7 @@ def gather_texts(
     public: str | Path | None = None,
     shifts: Sequence[str | Path] = (),
 ) -> Mapping[str, ListedTexts]:
-    """The texts of every part, all with the classes of those to train on."""
+    """Read the texts of every part, all with the classes of the training texts."""
     trained = read(source, columns, label)
     classes = _classes(trained)
     parts = {"train": _listed(trained, classes, "the private labels")}
@@ -146,18 +145,18 @@ def gather_texts(
     for name, other in others.items():
         own = place_of(other) == place_of(source)
         splits = ("train",) if name == "public" else ("test",) if own else ("test", "train")
-        found = read(other, columns, label, splits=splits)
-        parts[name] = _listed(found, classes, f"the {name} labels")
-        if fingerprint_of_pictures(parts[name]) == private:  # whatever the file is called
+        texts = read(other, columns, label, splits=splits)
+        parts[name] = _listed(texts, classes, f"the {name} labels")
+        if fingerprint_of_pictures(parts[name]) == private:  # also under another file name
             raise InvalidInput(
-                f"{str(other)!r} are the private texts themselves: figures on them would leak "
-                "them. Give others, or leave them out."
+                f"{str(other)!r} are the private texts themselves: exact results on them would "
+                "leak them. Give other texts, or leave them out."
             )
     return parts
 
 
 def has_test_texts(source: str | Path) -> bool:
-    """Whether its split test could be asked for."""
+    """Whether the source has a split test."""
     return not place_and_split(source)[1] and "test" in open_splits(source, ()).tables
 
 
@@ -170,7 +169,7 @@ def find_language_networks(
     device: str = "cpu",
     precision: str | None = None,
 ) -> LanguageNetworks:
-    """The language model, ready to run; a folder is found again from everywhere."""
+    """Open the language model, ready to run; the path of a folder becomes absolute."""
     place = str(Path(model).absolute()) if Path(model).is_dir() else model
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     encoder = Encoder(tokenizer=place, columns=names, length=length)
@@ -180,12 +179,12 @@ def find_language_networks(
 def language_networks_again(
     made_by: Mapping[str, Any], *, device: str = "cpu", precision: str | None = None
 ) -> LanguageNetworks:
-    """Those that made the features which a model was trained on; they must not have changed."""
-    (wanted,) = made_by["backbones"]
+    """Open the networks that made the features of a trained model; they must be unchanged."""
+    (backbone,) = made_by["backbones"]
     networks = LanguageNetworks(
-        pretrained_name(wanted["name"]),
+        pretrained_name(backbone["name"]),
         Encoder.of(made_by),
-        features=wanted["kind"],
+        features=backbone["kind"],
         device=device,
         precision=precision,
     )
@@ -196,13 +195,13 @@ def language_networks_again(
 def features_of_texts(
     texts: Texts, made_by: Mapping[str, Any], *, device: str = "cpu", watch: Watch | None = None
 ) -> NDArray[np.float32]:
-    """A row for every text, by what made the features that a model was trained on."""
+    """Return a row for every text, by the networks that made a trained model's features."""
     networks = language_networks_again(made_by, device=device)
     return features_of(unlabelled_texts(texts), networks, watch=watch).rows
 
 
 def unlabelled_texts(texts: Texts) -> ListedTexts:
-    """Texts of no class, to predict."""
+    """Texts without classes, to predict."""
     return ListedTexts(classes=(), labels=np.zeros(texts.count, np.int64), texts=texts)
 
 
@@ -219,7 +218,7 @@ def _listed(texts: Texts, classes: tuple[str, ...], what: str) -> ListedTexts:
     numbers = {name: number for number, name in enumerate(classes)}
     if not numbers.keys() >= set(names):
         raise InvalidInput(
-            f"{what} hold others than the private ones, which are {listed(classes)}; leave "
+            f"{what} hold classes that the private labels do not have ({listed(classes)}); leave "
             "those rows out."
         )
     labels = np.array([numbers[name] for name in names], np.int64)

@@ -1,4 +1,4 @@
-"""`hf:NAME_OR_FOLDER[@REVISION]`: vision models of the Hugging Face hub, or saved in a folder.
+"""`hf:NAME_OR_FOLDER[@REVISION]`: vision models of the Hugging Face hub, or of a folder.
 
 Weights are read from safetensors files only, and no code of a repository is ever run.
 """
@@ -26,7 +26,7 @@ _FILES = "config.json, model.safetensors and preprocessor_config.json"
 
 def open_hugging_face(rest: str, size: int | None) -> Network:
     place = ModelPlace.of(rest)
-    module, config, unfilled = loaded(place, _FILES, "vision")
+    module, config, unfilled = load(place, _FILES, "vision")
     transform = _transform(place)
     reader = _Reader(module, config, size or transform.size)
     return Network(
@@ -38,8 +38,8 @@ def open_hugging_face(rest: str, size: int | None) -> Network:
 
 
 class _Reader:
-    """Gets features of each kind from a model's output: maps, or tokens in a row of which the
-    first may stand for the class and the others for patches of the picture."""
+    """Computes features of each kind from a model's output: feature maps, or tokens (a class token,
+    if there is one, then the patches of the picture)."""
 
     def __init__(self, module: nn.Module, config: Any, size: int) -> None:
         takes = inspect.signature(module.forward).parameters
@@ -60,28 +60,28 @@ class _Reader:
                 self.sample = module(picture, output_hidden_states=True, **self.more)
         except (RuntimeError, ValueError, TypeError) as problem:
             raise InvalidInput(
-                f"The model {config.model_type} cannot be run on a picture of {size} pixels alone: "
-                f"{problem}. Take a vision model, at the size that it was made for."
+                f"The model {config.model_type} cannot be run on one picture of {size} pixels: "
+                f"{problem}. Use a vision model, at the size that it was made for."
             ) from problem
 
     def ways(self, pooler: bool) -> Mapping[str, Way]:
         last = self.sample.last_hidden_state
         pooled = self.sample.get("pooler_output")
-        found: dict[str, Way] = {}
+        ways: dict[str, Way] = {}
         if pooler and pooled is not None:
-            found["pooled"] = self._pooler
+            ways["pooled"] = self._pooler
         elif last.ndim == 3 and self.has_class:
-            found["pooled"] = self._class_token  # what such models classify by
+            ways["pooled"] = self._class_token  # the state that such models classify
         else:
-            found["pooled"] = self._mean
+            ways["pooled"] = self._mean
         if last.ndim == 3 and self.has_class:
-            found["class-token"] = self._class_token
+            ways["class-token"] = self._class_token
         if self.sample.get("hidden_states"):
-            found["blocks"] = self._blocks
+            ways["blocks"] = self._blocks
         patches = 0 if last.ndim == 4 else self._patches(last).shape[1]
         if isqrt(patches) ** 2 == patches:
-            found["grid4"] = self._grid4
-        return found
+            ways["grid4"] = self._grid4
+        return ways
 
     def _last(self, module: nn.Module, pictures: Tensor) -> Tensor:
         last: Tensor = module(pictures, **self.more).last_hidden_state
@@ -99,7 +99,7 @@ class _Reader:
 
     def _blocks(self, module: nn.Module, pictures: Tensor) -> Tensor:
         states = module(pictures, output_hidden_states=True, **self.more).hidden_states
-        # The first is what goes into the first block.
+        # The first state is the input of the first block.
         return torch.cat([self._pooled(state) for state in states[1:]], dim=1)
 
     def _grid4(self, module: nn.Module, pictures: Tensor) -> Tensor:
@@ -111,17 +111,17 @@ class _Reader:
         return grid(last)
 
     def _pooled(self, state: Tensor) -> Tensor:
-        """The mean over a map or over the patches of a picture."""
+        """The mean over a feature map or over the patches of a picture."""
         return mean_over(state) if state.ndim == 4 else self._patches(state).mean(1)
 
     def _patches(self, tokens: Tensor) -> Tensor:
         return tokens[:, self.before_patches :]
 
 
-def loaded(place: ModelPlace, files: str, extra: str) -> tuple[nn.Module, Any, bool]:
-    """The model, its configuration, and whether its pooler is not in the file. A pooler like that
-    would be filled by chance; it is taken away. Anything else that lacks is refused. `files` are
-    those that a folder must hold, `extra` is what to install of ours."""
+def load(place: ModelPlace, files: str, extra: str) -> tuple[nn.Module, Any, bool]:
+    """Load the model, its configuration, and whether its pooler is missing in the file. A missing
+    pooler would have random weights, so it is removed; any other missing array is refused. `files`
+    are those that a folder must hold; `extra` is the extra of dptune to install."""
     transformers = transformers_package(extra)
     try:
         with quiet(transformers):
@@ -135,12 +135,12 @@ def loaded(place: ModelPlace, files: str, extra: str) -> tuple[nn.Module, Any, b
     except Exception as problem:  # transformers fails in more ways than can be listed
         raise place.unreachable(problem, files) from problem
     missing = sorted(report["missing_keys"])
-    model = getattr(model, "vision_model", model)  # of those that read texts as well
+    model = getattr(model, "vision_model", model)  # for models of pictures and texts
     lacks = [name for name in missing if "pooler" not in name]
     if lacks:
         raise InvalidInput(
             f"The weights of {place.where} are not complete: {len(lacks)} arrays are missing, the "
-            f"first is {lacks[0]}. Features would be made of chance."
+            f"first is {lacks[0]}, and would be random. Use a model with all of its weights."
         )
     if missing:
         model.pooler = None
@@ -159,7 +159,7 @@ def _transform(place: ModelPlace) -> Transform:
         if path is not None:
             return read_processor(Path(path))
     raise InvalidInput(
-        f"{place.where} has no preprocessor_config.json, so nothing says which pictures it takes. "
+        f"{place.where} has no preprocessor_config.json, which says how to prepare pictures. "
         'Put one beside its weights, with "size", "image_mean" and "image_std".'
     )
 

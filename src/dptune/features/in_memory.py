@@ -1,4 +1,4 @@
-"""Features of a few pictures or texts, for predictions and comparisons: nothing is stored."""
+"""Compute features of a few pictures or texts in memory, for predictions and comparisons."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dptune.pictures.pictures import Pictures, Remark
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: it would print rows
 class Features:
-    """Rows for those of the pictures that could be read, whose numbers are `kept`."""
+    """The rows of the pictures that could be read, whose numbers are `kept`."""
 
     rows: NDArray[np.float32]
     kept: list[int]
@@ -29,10 +29,10 @@ def features_of(
     part: str | None = None,
     watch: Watch | None = None,
 ) -> Features:
-    """Of all pictures, or of those that are numbered."""
+    """Compute features of all pictures, or of those with the `numbers`."""
     part = part or networks.things
-    wanted = range(len(pictures)) if numbers is None else numbers
-    spans = [wanted[at : at + networks.batch] for at in range(0, len(wanted), networks.batch)]
+    chosen = range(len(pictures)) if numbers is None else numbers
+    spans = [chosen[at : at + networks.batch] for at in range(0, len(chosen), networks.batch)]
     blocks: list[NDArray[np.float32]] = []
     kept: list[int] = []
     remarks = list(pictures.remarks)
@@ -44,7 +44,7 @@ def features_of(
         remarks += batch.remarks
         done += len(batch.digests)
         if watch is not None:
-            watch(Progress(part, done, 0, len(wanted), networks.things))
+            watch(Progress(part, done, 0, len(chosen), networks.things))
     if not blocks:
         first = f" The first, {remarks[0].picture}: {remarks[0].what}." if remarks else ""
         raise InvalidInput(f"none of the {part} can be read.{first}")

@@ -1,4 +1,4 @@
-"""Language models of the Hugging Face hub, or saved in a folder, whose last layer gives features.
+"""Language models of the Hugging Face hub, or of a folder, whose last layer gives features.
 
 Weights are read from safetensors files only, and no code of a repository is ever run.
 """
@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from dptune.features.backbone import Network, Way
-from dptune.features.hugging_face import loaded, made_of
+from dptune.features.hugging_face import load, made_of
 from dptune.features.words import Words
 from dptune.hub import ModelPlace
 from dptune.texts import Encoder
@@ -19,20 +19,20 @@ _FILES = "config.json, model.safetensors and the files of its tokenizer"
 
 
 def open_language_model(named: str, encoder: Encoder) -> Network:
-    """The model that takes what the encoder makes of texts."""
-    model, config, _ = loaded(ModelPlace.of(named), _FILES, "text")
+    """Open the model for texts encoded by `encoder`."""
+    model, config, _ = load(ModelPlace.of(named), _FILES, "text")
     module: Any = model
     if getattr(config, "is_encoder_decoder", False):
-        module = module.get_encoder()  # which alone reads texts
-    # Other ways to attend leave the mask out, and round otherwise, where all texts are full: then
-    # one short text would change the features of the others.
+        module = module.get_encoder()  # the part that reads texts
+    # Other attention implementations skip the mask, and round differently, if all texts are full:
+    # one short text would then change the features of the others.
     module.set_attn_implementation("eager")
     reader = _Reader(module, encoder.words)
     return Network(module, reader.ways(), Words.of(encoder), made_of(config))
 
 
 class _Reader:
-    """Gets features of each kind from what the last layer makes of the words of texts."""
+    """Computes features of each kind from the token states of the last layer."""
 
     def __init__(self, module: nn.Module, tokenizer: Any) -> None:
         first = tokenizer.cls_token_id
@@ -43,10 +43,10 @@ class _Reader:
             self._separator = tokenizer.sep_token_id
 
     def ways(self) -> Mapping[str, Way]:
-        found: dict[str, Way] = {"mean": self._mean}
+        ways: dict[str, Way] = {"mean": self._mean}
         if self._has_class:
-            found["class-token"] = self._class_token
-        return found
+            ways["class-token"] = self._class_token
+        return ways
 
     def _last(self, module: nn.Module, ids: Tensor) -> Tensor:
         there, more = ids >= 0, {}

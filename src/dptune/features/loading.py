@@ -1,4 +1,4 @@
-"""Pictures decoded ahead of the network, by processes of their own."""
+"""Decode pictures ahead of the network, in separate processes."""
 
 import hashlib
 import os
@@ -16,12 +16,12 @@ from dptune.features.transform import Transform
 from dptune.pictures.decode import BadPicture, decode
 from dptune.pictures.pictures import Content, Pictures, Remark
 
-_FEW = 1600  # pictures: for fewer of them, another process is not worth its start
+_FEW = 1600  # pictures; for fewer of them, starting another process takes longer than it saves
 
 
 @dataclass(frozen=True, eq=False)
 class Alike:
-    """Pictures of one size: where they stand in their batch, and their pixels."""
+    """Pictures of one size: their places in the batch, and their pixels."""
 
     places: Tensor
     pixels: Tensor
@@ -32,9 +32,9 @@ class Alike:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Some pictures. `kept` are the numbers of those that could be read and `places` where they
-    stand among all; `views` hold their pixels for each of the transforms; `digests` tell what every
-    one was, kept or not."""
+    """A batch of pictures. `kept` are the numbers of those that could be read, `places` their
+    places in the batch; `views` hold their pixels for each transform; `digests` are of all pictures
+    of the batch, kept or not."""
 
     kept: list[int]
     places: list[int]
@@ -48,7 +48,7 @@ class Batch:
 
 
 def digest_of(content: Content, label: str) -> bytes:
-    """What a picture is, to tell whether it has changed."""
+    """The digest of a picture and its class, which shows whether it has changed."""
     shape = None
     if isinstance(content, np.ndarray):
         shape, content = content.shape, np.ascontiguousarray(content).tobytes()
@@ -58,16 +58,16 @@ def digest_of(content: Content, label: str) -> bytes:
 
 
 def digests_of(pictures: Pictures, numbers: Sequence[int]) -> list[bytes]:
-    """Of pictures that need not be decoded."""
+    """The digests of pictures, without decoding them."""
     return [_read(pictures, number)[1] for number in numbers]
 
 
 def batches(
     pictures: Pictures, transforms: Sequence[Transform], spans: Iterable[Sequence[int]], device: str
 ) -> Iterator[Batch]:
-    """The pictures of each span, in order."""
+    """Yield the pictures of each span, in order."""
     spans = list(spans)
-    # A processor that computes features too can spare one core for decoding.
+    # A CPU that also computes features can spare one core for decoding.
     workers = min(_cores() if device == "cuda" else 1, sum(map(len, spans)) // _FEW)
     return _unless_ended(
         DataLoader(
@@ -81,27 +81,27 @@ def batches(
 
 
 def _cores() -> int:
-    """Those that this process may use, where the system tells."""
+    """The number of cores that this process may use, if the system reports it."""
     allowed = getattr(os, "sched_getaffinity", None)
     return len(allowed(0)) if allowed else os.cpu_count() or 1
 
 
 def _unless_ended(loader: Iterable[Batch]) -> Iterator[Batch]:
-    """The system may end a process that takes too much memory."""
+    """Report processes that the system ended, for example for lack of memory."""
     try:
         yield from loader
     except MemoryError:
         raise InvalidInput(
-            "there is not enough memory to decode a picture. See to that; what was stored is kept, "
-            "and the same command goes on."
+            "there is not enough memory to decode a picture. Free some memory; stored features are "
+            "kept, and the same command continues."
         ) from None
     except RuntimeError as error:
         if "DataLoader worker" not in str(error):
             raise
         raise InvalidInput(
-            "a process that decodes pictures was ended from outside, perhaps because memory, or "
-            f"shared memory (/dev/shm), was full ({error}). See to that; what was stored is kept, "
-            "and the same command goes on."
+            "the system ended a process that decodes pictures, perhaps because memory, or shared "
+            f"memory (/dev/shm), was full ({error}). Free some memory; stored features are kept, "
+            "and the same command continues."
         ) from None
 
 

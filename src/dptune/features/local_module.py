@@ -1,4 +1,4 @@
-"""`module:PATH.py:FACTORY[:WEIGHTS.safetensors]`: a network from a file of one's own."""
+"""`module:PATH.py:FACTORY[:WEIGHTS.safetensors]`: a network from your own file."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,16 +19,16 @@ _FORM = "module:PATH.py:FACTORY or module:PATH.py:FACTORY:WEIGHTS.safetensors"
 
 
 def own_functions(made_by: Mapping[str, Any]) -> list[str]:
-    """The factories of networks of one's own among the backbones that made features."""
+    """The factories of your own networks among the backbones that made features."""
     names = [str(backbone["name"]) for backbone in made_by.get("backbones", ())]
     rests = [name.removeprefix(KIND) for name in names if name.startswith(KIND)]
     return [reference(":".join(rest.split(":")[:2]), "factory") for rest in rests]
 
 
 def open_local_module(rest: str, size: int | None) -> Network:
-    """FACTORY() gives a module whose output are features (batch, columns) or maps (batch,
-    channels, height, width), which are pooled. It says what it takes by `transform`, or by `size`,
-    `mean` and `deviation`. With a method `maps`, it shows its blocks."""
+    """Open the module of FACTORY(), which returns features (batch, columns) or maps (batch,
+    channels, height, width), which are pooled. Its attribute `transform`, or `size`, `mean` and
+    `deviation`, describes its pictures. A method `maps` gives the maps of its blocks."""
     path, _, factory = rest.partition(":")
     factory, _, weights = factory.partition(":")
     if not path or not factory:
@@ -53,9 +53,9 @@ def _transform(module: nn.Module, name: str) -> Transform:
     lacks = [each for each in ("size", "mean", "deviation") if not hasattr(module, each)]
     if lacks:
         raise InvalidInput(
-            f"The module of {name} does not say which pictures it takes: it lacks "
-            f"{' and '.join(lacks)}. Give it the attributes size (pixels), mean and deviation "
-            "(three numbers each, of colours from 0 to 1), or `transform`."
+            f"The module of {name} must describe its pictures; it lacks {' and '.join(lacks)}. "
+            "Give it the attributes size (pixels), mean and deviation (three numbers each, for "
+            "colours from 0 to 1), or `transform`."
         )
     size, mean, deviation = module.size, module.mean, module.deviation
     return Transform(size=size, mean=_plain(mean), deviation=_plain(deviation))  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ def _plain(values: object) -> object:
 
 
 def _ways(module: nn.Module, name: str, size: int) -> Mapping[str, Way]:
-    """What can be had from its output, which one picture shows."""
+    """The kinds of features, from its output for one picture."""
     try:
         with torch.no_grad():
             output = module(torch.zeros(1, 3, size, size))

@@ -1,4 +1,4 @@
-"""Kinds of features of networks whose output are maps: (batch, channels, height, width)."""
+"""Kinds of features from feature maps: (batch, channels, height, width)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
@@ -13,7 +13,7 @@ GRID = 4  # squares of a side
 
 
 class Mapped(Protocol):
-    """A network that shows what its blocks make of pictures; the last map is what is pooled."""
+    """A network that gives the feature maps of its blocks; the last one is pooled."""
 
     def maps(self, pictures: Tensor) -> Sequence[Tensor]: ...
 

@@ -1,4 +1,4 @@
-"""Backbones on a device, their features side by side."""
+"""Run backbones on a device and concatenate their features."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -51,17 +51,17 @@ class Networks:
         self.transforms = list(dict.fromkeys(backbone.transform for backbone in backbones))
 
     def batches(self, items: Pictures, spans: Iterable[Sequence[int]]) -> Iterator[Batch]:
-        """The pictures of each span, in order, loaded for these networks."""
+        """Yield the pictures of each span, in order, loaded for these networks."""
         return batches(items, cast(list[Transform], self.transforms), spans, self.device)
 
     @property
     def things(self) -> str:
-        """What features are made of."""
+        """The kind of items: "pictures" or "texts"."""
         return self.transforms[0].things
 
     @property
     def made_by(self) -> Mapping[str, Any]:
-        """Public: all that features depend on besides the pictures."""
+        """Everything that features depend on besides the pictures; it is public."""
         backbones = [
             {
                 "name": backbone.name,
@@ -69,7 +69,7 @@ class Networks:
                 "columns": backbone.columns,
                 "digest": backbone.digest,
                 "trained_on": backbone.trained_on,
-                # As JSON gives it back.
+                # Lists, as JSON reads them back.
                 "transform": {
                     name: list(value) if isinstance(value, tuple) else value
                     for name, value in asdict(backbone.transform).items()
@@ -82,18 +82,17 @@ class Networks:
 
     @torch.inference_mode()
     def features(self, batch: Batch, *, filled: bool = False) -> Tensor:
-        """Of those pictures that could be read. Networks see a black picture in place of each of
-        the others: a batch of another length might be computed in another order, and then one
-        picture would change the last digits of others' features. `filled` up with more of them to
-        the usual length, a copy of a picture in another part has the same features to the last
-        digit, by which copies are found."""
+        """Compute features of the pictures that could be read. A black picture replaces each of the
+        others: a batch of another size might be computed in another order, and one picture would
+        change the last digits of the features of others. With `filled`, batches are filled up to
+        the usual size, so that copies of a picture in different parts have equal features."""
         count = self.batch if filled else len(batch.digests)
         blocks = self.forward(self.prepared(batch, count))
         if len(batch.kept) < count:
             blocks = [block[batch.places] for block in blocks]
         if len(blocks) == 1:
             return blocks[0]
-        # Each row by itself: a scale taken from all rows would have to be paid for.
+        # Each row is scaled by itself: a scale from all rows would have to be paid for.
         tiny = torch.finfo(torch.float32).tiny
         lengths = [block.norm(dim=1, keepdim=True).clamp_min(tiny) for block in blocks]
         scaled = [block / length for block, length in zip(blocks, lengths, strict=True)]
@@ -101,16 +100,16 @@ class Networks:
 
     @torch.inference_mode()
     def prepared(self, batch: Batch, count: int) -> list[Tensor]:
-        """`count` pictures on the device, as each of the backbones takes them."""
+        """Prepare `count` pictures on the device for each backbone."""
         of_transform = dict(zip(self.transforms, batch.views, strict=True))
         return [
-            self._made_ready(backbone, of_transform[backbone.transform], count)
+            self._prepare(backbone, of_transform[backbone.transform], count)
             for backbone in self.backbones
         ]
 
     @torch.inference_mode()
     def forward(self, prepared: Sequence[Tensor]) -> list[Tensor]:
-        """What each backbone makes of its pictures."""
+        """Compute the features of each backbone."""
         blocks = []
         for backbone, module, pictures in zip(self.backbones, self._modules, prepared, strict=True):
             with torch.autocast(
@@ -120,14 +119,14 @@ class Networks:
             count = len(pictures)
             if block.shape != (count, backbone.columns):
                 raise InvalidInput(
-                    f"the backbone {backbone.name} gives features of shape {tuple(block.shape)} "
-                    f"for {count} {self.things}, and promised {backbone.columns} columns."
+                    f"the backbone {backbone.name} must give {backbone.columns} columns for "
+                    f"{count} {self.things}; it gave features of shape {tuple(block.shape)}."
                 )
             blocks.append(block)
         return blocks
 
-    def _made_ready(self, backbone: Backbone, view: Sequence[Alike], count: int) -> Tensor:
-        """As the backbone takes them; those of one size are prepared at once."""
+    def _prepare(self, backbone: Backbone, view: Sequence[Alike], count: int) -> Tensor:
+        """Prepare pictures for a backbone, those of one size together."""
         ready = [
             backbone.transform.normalised(
                 alike.pixels.to(self._device, non_blocking=True), self._dtype
@@ -148,7 +147,7 @@ def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
         return features.float()
     except DptuneError:
         raise
-    except Exception as problem:  # no memory left, or whatever code of the user's own raises
+    except Exception as problem:  # out of memory, or any error of your own code
         what = str(problem).split("\n")[0]
         raise InvalidInput(
             f"the backbone {backbone.name} failed on {len(pictures)} {backbone.transform.things}: "
@@ -157,31 +156,29 @@ def _run(backbone: Backbone, module: nn.Module, pictures: Tensor) -> Tensor:
 
 
 def short_name(backbone: str) -> str:
-    """Without the folders in which its files are: for people, and for names of files."""
+    """The name without folders, for screens and file names."""
     return ":".join(part.rsplit("/", 1)[-1] for part in backbone.split(":"))
 
 
 def found_again(
     made_by: Mapping[str, Any], *, device: str = "cpu", precision: str | None = None
 ) -> Networks:
-    """The networks that made the features of pictures which a model was trained on; they must not
-    have changed."""
+    """Open the networks that made the features of a trained model; they must be unchanged."""
     must_be_given(own_functions(made_by), "the record of what made the model's features")
     backbones = [
-        find_backbone(wanted["name"], features=wanted["kind"], size=wanted["transform"]["size"])
-        for wanted in recorded_backbones(made_by)
+        find_backbone(each["name"], features=each["kind"], size=each["transform"]["size"])
+        for each in recorded_backbones(made_by)
     ]
     must_not_have_changed(backbones, made_by)
     return Networks(backbones, device=device, precision=precision)
 
 
 def must_not_have_changed(backbones: Sequence[Backbone], made_by: Mapping[str, Any]) -> None:
-    """Since they made features that `made_by` tells of."""
-    for backbone, wanted in zip(backbones, made_by["backbones"], strict=True):
-        if backbone.digest != wanted["digest"]:
+    """Refuse backbones that differ from the record `made_by` of a model's features."""
+    for backbone, recorded in zip(backbones, made_by["backbones"], strict=True):
+        if backbone.digest != recorded["digest"]:
             raise InvalidInput(
-                f"the backbone {backbone.name} is not the one that made the features which the "
-                f"model was trained on: its weights or its preparation of "
-                f"{backbone.transform.things} have changed. Install the version of then, or train "
-                "again."
+                f"the backbone {backbone.name} is not the one that made the features of the model: "
+                f"its weights or its preparation of {backbone.transform.things} have changed. "
+                "Install the earlier version, or train again."
             )

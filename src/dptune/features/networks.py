@@ -1,6 +1,6 @@
-"""Networks written out here: those whose weights come as a file of numbers without their code.
+"""Architectures of networks whose weights come as a file without code.
 
-Each gives `maps`: what its blocks make of pictures, in order; the last is what is pooled.
+Each has `maps`: the feature maps of its blocks, in order; the last one is pooled.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 class ResNet20(nn.Module):
     """ResNet-20 for pictures of 32 pixels (He et al. 2016): 64 features. The shortcut into a
-    wider block takes every second pixel, with channels of zeros before and after."""
+    wider block takes every second pixel and pads channels with zeros on both sides."""
 
     columns = 64
 
@@ -28,10 +28,10 @@ class ResNet20(nn.Module):
         )
 
     def maps(self, pictures: Tensor) -> list[Tensor]:
-        found = [F.relu(self.b(self.c(pictures)))]
+        maps = [F.relu(self.b(self.c(pictures)))]
         for block in self.body:
-            found.append(block(found[-1]))
-        return found[1:]
+            maps.append(block(maps[-1]))
+        return maps[1:]
 
     def forward(self, pictures: Tensor) -> Tensor:
         return self.maps(pictures)[-1]
@@ -74,11 +74,11 @@ class WideResNet(nn.Module):
         self.norm = nn.BatchNorm2d(256)
 
     def maps(self, pictures: Tensor) -> list[Tensor]:
-        found = [self.stem(pictures)]
+        maps = [self.stem(pictures)]
         for block in self.blocks:
-            found.append(block(found[-1]))
-        # A block leaves its sum as it is for the next; after the last there is none.
-        return [*found[1:-1], F.relu(self.norm(found[-1]))]
+            maps.append(block(maps[-1]))
+        # The next block normalises the sum of a block; the last has no next one.
+        return [*maps[1:-1], F.relu(self.norm(maps[-1]))]
 
     def forward(self, pictures: Tensor) -> Tensor:
         return self.maps(pictures)[-1]
@@ -102,7 +102,7 @@ class _WideBlock(nn.Module):
 
 @dataclass(frozen=True)
 class MobileStage:
-    """Blocks in a row that work at one size of map: the first of them may halve it."""
+    """Consecutive blocks of one map size; the first of them may halve it."""
 
     expansion: int
     width: int
@@ -114,8 +114,8 @@ class MobileStage:
 class MobileNet(nn.Module):
     """Networks of inverted residual blocks (Sandler et al. 2018): MobileNetV2, EfficientNet-Lite.
 
-    `padded_after`: where a map is halved, what padding it needs goes after its last pixel first
-    and only then before its first, as TensorFlow has it; otherwise as much on both sides.
+    `padded_after`: padding of a halved map goes first after the last pixel, then before the first,
+    as in TensorFlow; otherwise it is the same on both sides.
     """
 
     def __init__(
@@ -149,10 +149,10 @@ class MobileNet(nn.Module):
         self.top = layer(before, columns, 1, 1)
 
     def maps(self, pictures: Tensor) -> list[Tensor]:
-        found = [F.relu6(self.stem(pictures))]
+        maps = [F.relu6(self.stem(pictures))]
         for block in self.blocks:
-            found.append(block(found[-1]))
-        return [*found[1:], F.relu6(self.top(found[-1]))]
+            maps.append(block(maps[-1]))
+        return [*maps[1:], F.relu6(self.top(maps[-1]))]
 
     def forward(self, pictures: Tensor) -> Tensor:
         return self.maps(pictures)[-1]
@@ -187,7 +187,7 @@ class _Convolution(nn.Conv2d):
         return super().forward(x)
 
     def _padding(self, length: int) -> tuple[int, int]:
-        """Before and after, so that the result is the length over the stride, rounded up."""
+        """The padding before and after that gives length / stride, rounded up."""
         stride, kernel = self.stride[0], self.kernel_size[0]
         needed = max((ceil(length / stride) - 1) * stride + kernel - length, 0)
         return needed // 2, needed - needed // 2

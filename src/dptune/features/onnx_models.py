@@ -1,7 +1,7 @@
 """`onnx:FILE.onnx[:OUTPUT]`: a network in ONNX's format, run by onnxruntime.
 
-How its pictures are prepared is read from the preprocessor_config.json in the file's folder or the
-folder above, where those who export models put it.
+The preparation of pictures is read from the preprocessor_config.json in the folder of the file or
+the one above, where exporters put it.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ _KINDS_BY_DIMENSIONS = {2: _ROWS, 3: {**_TOKENS, "pooled": _TOKENS["class-token"
 def open_onnx(rest: str) -> Network:
     file, _, output = rest.partition(":")
     if not Path(file).is_file():
-        raise InvalidInput(f"There is no file {file!r}. The form is onnx:FILE.onnx[:OUTPUT].")
+        raise InvalidInput(f"There is no file {file!r}. Name it as onnx:FILE.onnx[:OUTPUT].")
     module = _Session(Path(file), output)
     return Network(
         module=module,
@@ -55,24 +55,24 @@ class _Session(nn.Module):
             )
         self.input = inputs[0].name
         self.one_by_one = inputs[0].shape[0] == 1
-        self.output, self.dimensions = _chosen(file, self.session.get_outputs(), output)
+        self.output, self.dimensions = _choose(file, self.session.get_outputs(), output)
 
     def forward(self, pictures: Tensor) -> Tensor:
         values = pictures.float().contiguous().cpu().numpy()
         parts = values[:, None] if self.one_by_one else [values]
-        found = [self.session.run([self.output], {self.input: part})[0] for part in parts]
-        return torch.cat([torch.from_numpy(each) for each in found]).to(pictures.device)
+        results = [self.session.run([self.output], {self.input: part})[0] for part in parts]
+        return torch.cat([torch.from_numpy(each) for each in results]).to(pictures.device)
 
 
-def _chosen(file: Path, outputs: list[Any], wanted: str) -> tuple[str, int]:
-    """The output that was asked for, or else the one that has a row for each picture."""
+def _choose(file: Path, outputs: list[Any], asked: str) -> tuple[str, int]:
+    """The output that was asked for; default: the one with a row for each picture."""
     shapes = {each.name: len(each.shape) for each in outputs}
-    fitting = [name for name in shapes if name == wanted or (not wanted and shapes[name] == 2)]
-    fitting = fitting or ([] if wanted or len(shapes) > 1 else [*shapes])
+    fitting = [name for name in shapes if name == asked or (not asked and shapes[name] == 2)]
+    fitting = fitting or ([] if asked or len(shapes) > 1 else [*shapes])
     if len(fitting) != 1 or shapes[fitting[0]] not in _KINDS_BY_DIMENSIONS:
         has = listed([f"{each.name} {each.shape}" for each in outputs])
         raise InvalidInput(
-            f"Which output of {file} are the features? It has {has}. Name one: "
+            f"{file} must have one output of features; it has {has}. Name one, as in "
             f"onnx:{file}:{outputs[0].name}."
         )
     return fitting[0], shapes[fitting[0]]
@@ -84,7 +84,7 @@ def _transform(file: Path) -> Transform:
         if (folder / "preprocessor_config.json").is_file():
             return read_processor(folder / "preprocessor_config.json")
     raise InvalidInput(
-        f"Nothing says which pictures {file} takes. Put a preprocessor_config.json beside it: "
+        f"{file} has no description of its pictures. Put a preprocessor_config.json beside it: "
         '{"size": 224, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5], "resample": 3}'
     )
 

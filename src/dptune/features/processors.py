@@ -1,4 +1,4 @@
-"""How a Hugging Face model's pictures are prepared, from its preprocessor_config.json."""
+"""Read the preparation of pictures from a Hugging Face model's preprocessor_config.json."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +10,9 @@ from dptune.plain_data import UNFIT, read_json
 from dptune.whole_files import read_regular
 
 _RESAMPLING = {2: "bilinear", 3: "bicubic"}  # Pillow's numbers
-_NO_CROP_FROM = 384  # ConvNeXT: pictures of this size and more are pressed, not cropped
+_NO_CROP_FROM = 384  # ConvNeXT: pictures of this size and more are squashed, not cropped
 
-# Steps that a Transform does not have; harmless where they are off.
+# Steps that a Transform does not support; harmless if they are off.
 _UNKNOWN_STEPS = (
     *("do_pad", "do_flip_channel_order", "do_thumbnail", "do_align_long_axis"),
     *("do_image_splitting", "rescale_offset", "include_top"),
@@ -35,10 +35,10 @@ def transform_from(stored: Mapping[str, Any]) -> Transform:
     odd = [step for step in _UNKNOWN_STEPS if stored.get(step)]
     odd += [step for step in ("do_resize", "do_rescale") if not stored.get(step, True)]
     if odd:
-        raise InvalidInput(f"{' and '.join(odd)} is something that dptune cannot do.")
+        raise InvalidInput(f"dptune does not support {' and '.join(odd)}.")
     factor = stored.get("rescale_factor", 1 / 255)
     if abs(factor * 255 - 1) > 1e-3:
-        raise InvalidInput(f"a rescale_factor of {factor} is something that dptune cannot do.")
+        raise InvalidInput(f"dptune does not support a rescale_factor of {factor}.")
     resample = stored.get("resample", 2)
     if resample not in _RESAMPLING:
         raise InvalidInput(f"resample {resample} is neither bilinear (2) nor bicubic (3).")
@@ -57,8 +57,8 @@ def transform_from(stored: Mapping[str, Any]) -> Transform:
 
 
 def _geometry(stored: Mapping[str, Any]) -> tuple[int, float, bool]:
-    """Size of the square that the network takes, how much of the picture it is, and whether the
-    picture is pressed into it."""
+    """The size of the square that the network takes, its fraction of the picture, and whether the
+    picture is squashed into it."""
     cropped = stored.get("do_center_crop", False)
     side, squash = _side(stored.get("size"), squash_by_default=not cropped)
     if stored.get("crop_pct"):  # ConvNeXT
@@ -69,13 +69,13 @@ def _geometry(stored: Mapping[str, Any]) -> tuple[int, float, bool]:
         return side, 1.0, squash
     size, _ = _side(stored.get("crop_size"), squash_by_default=True)
     if size > side:
-        raise InvalidInput(f"a crop_size of {size} from pictures of {side} needs a frame.")
+        raise InvalidInput(f"crop_size must be at most the size, {side}; got {size}.")
     return size, size / side, squash
 
 
 def _side(size: Any, squash_by_default: bool) -> tuple[int, bool]:
-    """Pixels of a side, and whether the picture is pressed into a square of them. One number
-    alone meant the one for some processors and the other for those that crop."""
+    """The pixels of a side, and whether the picture is squashed into a square of this side. For a
+    single number this depends on whether the processor crops."""
     if isinstance(size, int):
         return size, squash_by_default
     if isinstance(size, Mapping) and "shortest_edge" in size and len(size) == 1:
@@ -84,4 +84,4 @@ def _side(size: Any, squash_by_default: bool) -> tuple[int, bool]:
         if size["height"] == size["width"]:
             return int(size["height"]), True
         raise InvalidInput(f"pictures of {size['height']} x {size['width']} are not square.")
-    raise InvalidInput(f"a size of {size!r} is something that dptune cannot do.")
+    raise InvalidInput(f"dptune does not support a size of {size!r}.")

@@ -1,4 +1,4 @@
-"""Which backbone is best, by public pictures alone: no private row is read, so nothing is paid."""
+"""Rank backbones by public pictures alone: no private row is read, so there is no privacy cost."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _STRENGTHS = np.logspace(-4, 1, 11)  # of the ridge, for rows of unit length
 
 @dataclass(frozen=True)
 class Ranked:
-    """How well a plain linear probe of a backbone's features does on pictures held out of it."""
+    """The held-out accuracy of a linear probe of a backbone's features."""
 
     name: str
     accuracy: float
@@ -45,28 +45,28 @@ def rank(
     device: str = "cpu",
     watch: Watch | None = None,
 ) -> list[Ranked]:
-    """Backbones, those of the best features first; by default all that are installed. Of the
-    public pictures, so many at most are taken, evenly."""
+    """Rank backbones, the best first; default: all that are installed. At most `pictures` of the
+    public pictures are used, evenly spaced."""
     names = names or [each.name for each in known_backbones() if each.installed]
     if not names:
         raise InvalidInput(
             "no package with a backbone is installed; name backbones with --backbone, or see "
             "dptune backbones for packages."
         )
-    wanted = validate.whole(10 * _FOLDS, pictures=pictures)
-    there = find_pictures(public, root).part("train")
-    numbers = np.linspace(0, len(there) - 1, min(wanted, len(there))).astype(int).tolist()
-    found = []
+    most = validate.whole(10 * _FOLDS, pictures=pictures)
+    source = find_pictures(public, root).part("train")
+    numbers = np.linspace(0, len(source) - 1, min(most, len(source))).astype(int).tolist()
+    ranked = []
     for name in names:
         networks = find_networks(name, device=device)
         began = perf_counter()
-        features = features_of(there, networks, numbers, part=name, watch=watch)
+        features = features_of(source, networks, numbers, part=name, watch=watch)
         seconds = perf_counter() - began
-        accuracy = _held_out_accuracy(features.rows, there.labels[features.kept])
+        accuracy = _held_out_accuracy(features.rows, source.labels[features.kept])
         rows, columns = features.rows.shape
         error = math.sqrt(accuracy * (1 - accuracy) / rows)
-        found.append(Ranked(name, accuracy, error, columns, rows / seconds))
-    return sorted(found, key=lambda each: -each.accuracy)
+        ranked.append(Ranked(name, accuracy, error, columns, rows / seconds))
+    return sorted(ranked, key=lambda each: -each.accuracy)
 
 
 def _held_out_accuracy(rows: NDArray[np.float32], labels: NDArray[np.int64]) -> float:

@@ -1,4 +1,4 @@
-"""Which networks have short names, and where their weights are: known without loading any."""
+"""The networks with short names and the files of their weights, listed without loading any."""
 
 import importlib.util
 from collections.abc import Mapping
@@ -13,20 +13,20 @@ _IMAGENET = "ImageNet-1k (ILSVRC 2012)"
 class Weights:
     """A file of weights in a package."""
 
-    install: str  # what pip is asked for
-    module: str  # what it is imported as
-    file: str  # inside it
+    install: str  # its name for pip
+    module: str  # its name for import
+    file: str  # the path inside the package
     trained_on: str = _IMAGENET
 
     def path(self) -> Path | None:
-        """The file; None where the package is not installed."""
+        """The path of the file; None if the package is not installed."""
         try:
-            found = importlib.util.find_spec(self.module)
+            spec = importlib.util.find_spec(self.module)
         except ModuleNotFoundError:
             return None
-        if found is None or not found.submodule_search_locations:
+        if spec is None or not spec.submodule_search_locations:
             return None
-        paths = (Path(folder) / self.file for folder in found.submodule_search_locations)
+        paths = (Path(folder) / self.file for folder in spec.submodule_search_locations)
         return next((path for path in paths if path.is_file()), None)
 
 
@@ -61,7 +61,7 @@ class KnownBackbone:
 
 
 def known_backbones() -> list[KnownBackbone]:
-    """Those with short names, installed or not."""
+    """The backbones with short names, installed or not."""
     return [
         KnownBackbone(name, each.trained_on, each.install, each.path() is not None)
         for name, each in SHORT_NAMES.items()

@@ -1,4 +1,4 @@
-"""`timm:NAME`: any model of PyTorch Image Models, with its own weights and configuration."""
+"""`timm:NAME`: any model of PyTorch Image Models (timm), with its own weights and configuration."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ def open_timm(name: str, size: int | None) -> Network:
     timm = _timm()
     if not name:
         raise InvalidInput("timm: needs the name of a model: timm:vit_base_patch16_224.")
-    module = _made(timm, name, size)
+    module = _create(timm, name, size)
     stored = timm.data.resolve_model_data_config(module)
     own = getattr(module, "pretrained_cfg", None) or {}
     tag = own.get("tag")
@@ -28,22 +28,22 @@ def open_timm(name: str, size: int | None) -> Network:
     )
 
 
-def _made(timm: Any, name: str, size: int | None) -> nn.Module:
-    """Transformers are made for one size and must be told of another; others take any."""
+def _create(timm: Any, name: str, size: int | None) -> nn.Module:
+    """Transformers are built for one size and need another as an option; others take any size."""
     asked: dict[str, Any] = {"pretrained": True, "num_classes": 0}
     try:
         if size is not None:
             try:
                 return timm.create_model(name, **asked, img_size=size)  # type: ignore[no-any-return]
             except TypeError:
-                pass  # it has no such option: its size is free
+                pass  # without this option it takes any size
         return timm.create_model(name, **asked)  # type: ignore[no-any-return]
-    except Exception as problem:  # the hub's, the network's and timm's own have nothing in common
+    except Exception as problem:  # errors of the hub, the network and timm have no common base
         first = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
         raise InvalidInput(
-            f"timm cannot give {name} with its weights: {first}. timm.list_models(pretrained=True) "
-            "has the names. Without a way to the hub, download the model where there is one and "
-            "give its folder: timm:local-dir:FOLDER."
+            f"timm cannot load {name} with its weights: {first}. timm.list_models(pretrained=True) "
+            "lists the names. Without access to the hub, download the model elsewhere and give its "
+            "folder: timm:local-dir:FOLDER."
         ) from problem
 
 
@@ -53,7 +53,7 @@ def _transform(name: str, stored: Mapping[str, Any]) -> Transform:
     if channels != 3 or height != width or mode not in ("center", "squash"):
         raise InvalidInput(
             f"{name} takes pictures of {channels} channels, {height} x {width} pixels, cropped by "
-            f"{mode!r}; dptune makes squares of three colours, by 'center' or 'squash'."
+            f"{mode!r}; dptune supports squares of three channels, by 'center' or 'squash'."
         )
     return Transform(
         size=height,
@@ -66,12 +66,12 @@ def _transform(name: str, stored: Mapping[str, Any]) -> Transform:
 
 
 def _ways(module: nn.Module) -> Mapping[str, Way]:
-    found: dict[str, Way] = {"pooled": _pooled}
+    ways: dict[str, Way] = {"pooled": _pooled}
     if getattr(module, "cls_token", None) is not None:
-        found["class-token"] = _class_token
+        ways["class-token"] = _class_token
     if hasattr(module, "forward_intermediates"):
-        found.update(blocks=_blocks, grid4=_grid4)
-    return found
+        ways.update(blocks=_blocks, grid4=_grid4)
+    return ways
 
 
 def _pooled(module: nn.Module, pictures: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def _grid4(module: nn.Module, pictures: Tensor) -> Tensor:
 
 
 def _maps(module: nn.Module, pictures: Tensor, **asked: Any) -> list[Tensor]:
-    """Tokens of patches come as maps as well."""
+    """The feature maps; tokens of patches are arranged as maps, too."""
     maps: list[Tensor] = module.forward_intermediates(  # type: ignore[operator]
         pictures, intermediates_only=True, output_fmt="NCHW", **asked
     )

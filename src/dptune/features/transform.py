@@ -1,4 +1,4 @@
-"""From a decoded picture to what a backbone takes, as the backbone's own configuration says."""
+"""Prepare a decoded picture for a backbone, as the backbone's configuration says."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,19 +15,18 @@ from dptune.errors import InvalidInput
 from dptune.validate import flag, one_of, positive, store, whole
 
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-_LARGEST_SIZE = 4096  # pixels of a side; networks for larger pictures do not exist
+_LARGEST_SIZE = 4096  # pixels of a side; no network takes larger pictures
 
 
 @dataclass(frozen=True)
 class Transform:
-    """The picture's shorter side becomes `size / crop` pixels, its middle square of `size` pixels
-    is taken (with `squash`, the whole picture is pressed into a square of `size / crop` first),
-    and colours become (value / 255 - mean) / deviation.
+    """Resize the shorter side to `size / crop` pixels, take the middle square of `size` pixels, and
+    normalise colours to (value / 255 - mean) / deviation. With `squash`, the whole picture is first
+    resized to a square of `size / crop`.
 
-    It goes in two steps. `shrunk` runs where pictures are decoded and leaves what is worth
-    sending: the middle square at its final size, or, where the picture has fewer pixels than
-    that, its own middle square before any resizing. `normalised` runs on the device and enlarges
-    what is small.
+    There are two steps. `shrunk` runs where pictures are decoded: it gives the middle square at its
+    final size, or unresized if the picture is smaller. `normalised` runs on the device and enlarges
+    small pictures.
     """
 
     size: int
@@ -66,12 +65,12 @@ class Transform:
 
     @property
     def side(self) -> int:
-        """What the shorter side becomes before the middle is taken. A picture may be decoded at
-        less than its full size as long as both its sides stay at least this."""
-        return int(self.size / self.crop + 1e-6)  # rounded down as everybody does; 232.0 is 232
+        """The length of the shorter side before the middle is taken. A picture may be decoded at
+        less than its full size if both its sides stay at least this long."""
+        return int(self.size / self.crop + 1e-6)  # rounded down, as usual; 232.0 is 232
 
     def shrunk(self, pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Of a picture (height, width, 3): (size, size, 3), or less where it is smaller."""
+        """Shrink a picture (height, width, 3) to (size, size, 3), or less if it is smaller."""
         height, width = pixels.shape[:2]
         if self.squash:
             if height * width < self.size**2:
@@ -81,15 +80,15 @@ class Transform:
         if shorter < self.size:
             top, left = (height - shorter) // 2, (width - shorter) // 2
             return np.ascontiguousarray(pixels[top : top + shorter, left : left + shorter])
-        # The longer side is rounded down, as other people's resizing does.
+        # The longer side is rounded down, as in other libraries.
         return self._resized(pixels, self.side * height // shorter, self.side * width // shorter)
 
     def normalised(self, batch: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Of pictures (batch, height, width, 3) of one shape, as `shrunk` left them:
-        (batch, 3, size, size), on the device where they are."""
+        """Turn pictures (batch, height, width, 3) of one shape, from `shrunk`, into
+        (batch, 3, size, size) on their device."""
         pictures = batch.permute(0, 3, 1, 2).to(torch.float32)  # channels last, nothing copied
         if pictures.shape[2:] != (self.size, self.size):
-            # Across, then down, in whole grey levels after each: as Pillow does it.
+            # Horizontally, then vertically, rounded to whole levels after each, as in Pillow.
             across = _weights(self, pictures.shape[3], batch.device)
             down = _weights(self, pictures.shape[2], batch.device)
             with torch.autocast(batch.device.type, enabled=False):  # half would lose grey levels
@@ -100,8 +99,8 @@ class Transform:
         return pictures.to(dtype, memory_format=torch.channels_last)
 
     def _resized(self, pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-        """The middle square of the picture at this height and width. Only the middle is computed:
-        the box says where it lies in the picture, and the filter may look beyond it."""
+        """The middle square of the picture resized to this height and width. Only the middle is
+        computed: the box is its place in the picture, and the filter may use pixels outside it."""
         across, down = pixels.shape[1] / width, pixels.shape[0] / height
         left, top = _middle(width, self.size), _middle(height, self.size)
         box = (
@@ -115,11 +114,10 @@ class Transform:
         return np.array(picture)
 
 
-# What is the same for every batch is kept on the device: sending it again would wait for all that
-# the device still has to do.
+# Constants of all batches stay on the device: sending them again would wait for its queue.
 @lru_cache(maxsize=32)
 def _weights(transform: Transform, length: int, device: torch.device) -> Tensor:
-    """What each pixel of the middle square takes from a row of so many pixels."""
+    """The weights of each pixel of the middle square over a row of `length` pixels."""
     rows = F.interpolate(
         torch.eye(length)[None, None],
         size=(transform.side, length),
@@ -133,7 +131,7 @@ def _weights(transform: Transform, length: int, device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=32)
 def _colours(transform: Transform, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What is added to colours, and before that what grey levels are multiplied by."""
+    """The shift of colours, and the factor applied before it."""
     mean = torch.tensor(transform.mean).view(1, 3, 1, 1)
     deviation = torch.tensor(transform.deviation).view(1, 3, 1, 1)
     return (-mean / deviation).to(device), (1 / (255 * deviation)).to(device)

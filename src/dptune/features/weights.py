@@ -1,4 +1,4 @@
-"""Weights in a safetensors file, into a network whose code is here."""
+"""Read weights from a safetensors file into a network."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from dptune.table_files import listed
 
 
 def read_weights(path: str | Path) -> tuple[dict[str, Tensor], Mapping[str, str]]:
-    """The file's arrays by name, and what else is written in it."""
+    """Return the arrays of the file by name, and its metadata."""
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
@@ -27,17 +27,17 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], Mapping[str, str]
 def put_weights(
     module: nn.Module, weights: Mapping[str, Tensor], where: object, head: tuple[str, ...] = ()
 ) -> None:
-    """Fill the module. Names that begin with one of `head` belong to what was trained on top and
-    are left out; everything else must fit."""
+    """Fill the module. Names that begin with one of `head` belong to the classifier and are left
+    out; all others must fit."""
     kept = {name: value for name, value in weights.items() if not name.startswith(head)}
     try:
         missing, unknown = module.load_state_dict(kept, strict=False)
     except RuntimeError as problem:
         raise InvalidInput(f"The weights in {where} do not fit: {problem}") from problem
-    for what, names in (("lacks", missing), ("has beside what is needed", unknown)):
+    for what, names in (("lacks", missing), ("has the unknown arrays", unknown)):
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
             raise InvalidInput(
                 f"The weights in {where} are not for this network: the file {what} "
-                f"{listed(sorted(names)[:3])}{more}."
+                f"{listed(sorted(names)[:3])}{more}. Give the weights of this network."
             )

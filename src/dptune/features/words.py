@@ -1,4 +1,4 @@
-"""Texts as the numbers of their words, all of one length, as a language model takes them."""
+"""Texts as token ids of one length, as a language model takes them."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -13,13 +13,13 @@ from dptune.texts.tokenizer import digest_of
 
 @dataclass(frozen=True)
 class Words:
-    """Longer texts are cut and shorter ones padded on the right, whatever else is in their batch:
-    so no text's features depend on the lengths of others."""
+    """Longer texts are truncated and shorter ones padded on the right, whatever else is in their
+    batch, so that the features of a text do not depend on the lengths of others."""
 
     tokenizer: str  # its digest
-    pair: bool  # whether every text is two
-    length: int  # in words as the tokenizer counts them
-    vocabulary: int  # how many words it knows
+    pair: bool  # whether every row is a pair of texts
+    length: int  # in tokens
+    vocabulary: int  # the number of tokens
     things: ClassVar[str] = "texts"
 
     @staticmethod
@@ -38,7 +38,7 @@ class Words:
         return texts
 
     def blank(self, count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-        """Nothing but padding; numbers of words are whole whatever networks compute in."""
+        """Rows of padding; token ids are integers whatever the dtype of the network."""
         return torch.full((count, self.length), PADDING, device=device)
 
     def normalised(self, batch: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""What is read from a file is what it should be."""
+"""Check labels and pixels from a file."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,13 +1,13 @@
 """The common corruptions of Hendrycks and Dietterich (2019), with the numbers of their CIFAR-10-C.
 
-Those numbers are for pictures of 32 x 32 pixels. In larger ones, whatever is a length in pixels (a
-blur's width, how far pixels move) grows with the shorter side, so that a picture looks as damaged
-however large it is. Strengths and shares stay as they are, and noise falls on single pixels.
+Those numbers are for pictures of 32 x 32 pixels. For larger ones, lengths in pixels (the width of a
+blur, the distance that pixels move) grow with the shorter side, so that pictures of every size look
+equally damaged. Strengths and fractions do not change, and noise is added to single pixels.
 
-Saturation (first less, then more) and elastic transforms (ever less of a pull, ever finer waves)
-are not damaged more at every severity; nor are they in CIFAR-10-C.
+Saturation (first less, then more) and elastic transforms (less pull, finer waves) do not damage
+more at every severity, as in CIFAR-10-C.
 
-Frost and spatter are missing: the one pastes photographs, the other has no short description.
+Frost and spatter are missing: frost pastes photographs, and spatter has no short description.
 """
 
 import hashlib
@@ -34,7 +34,7 @@ Values = NDArray[np.float64]  # from 0 to 1
 
 @dataclass(frozen=True)
 class _Draws:
-    """Chance that is the same for the same picture, and how large the picture is."""
+    """Random numbers that are the same for the same picture, and the size of the picture."""
 
     rng: np.random.Generator
     scale: float  # the shorter side over 32 pixels, or 1
@@ -47,14 +47,14 @@ class _Draws:
 def corrupted(
     pixels: NDArray[np.uint8], corruption: str, severity: int, number: int
 ) -> NDArray[np.uint8]:
-    """A picture (height, width, 3) after a corruption of severity 1 to 5. What is random in it
-    depends on the corruption, the severity and the picture's `number` alone."""
+    """Corrupt a picture (height, width, 3) with a severity of 1 to 5. The random numbers depend on
+    the corruption, the severity and the picture's `number` alone."""
     validate.one_of(tuple(_CORRUPTIONS), corruption=corruption)
     severity = validate.whole(1, at_most=5, severity=severity)
     number = validate.whole(0, number=number)
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
         raise InvalidInput(
-            "a picture to corrupt is (height, width, 3) of uint8; got shape "
+            "a picture to corrupt must be (height, width, 3) of uint8; got shape "
             f"{pixels.shape} of {pixels.dtype}."
         )
     damage, settings = _CORRUPTIONS[corruption]
@@ -70,12 +70,12 @@ def _gaussian_noise(x: Values, strength: float, draws: _Draws) -> Values:
 
 
 def _shot_noise(x: Values, photons: float, draws: _Draws) -> Values:
-    """As if each value had been counted in so many photons at most."""
+    """Poisson noise, as if each value had been counted in at most `photons` photons."""
     return draws.rng.poisson(photons * x) / photons
 
 
 def _impulse_noise(x: Values, share: float, draws: _Draws) -> Values:
-    """So many of the values become 0 or 1."""
+    """A fraction of the values becomes 0 or 1."""
     hit = draws.rng.random(x.shape) < share
     return np.where(hit, draws.rng.integers(0, 2, x.shape), x)
 
@@ -89,7 +89,7 @@ def _gaussian_blur(x: Values, width: float, draws: _Draws) -> Values:
 
 
 def _glass_blur(x: Values, setting: tuple[float, int, int], draws: _Draws) -> Values:
-    """Every pixel takes the colour of one near it, once or twice, between two blurs."""
+    """Every pixel takes the colour of a near one, once or twice, between two blurs."""
     width, far, times = setting
     far = max(1, round(far * draws.scale))
     x = _smoothed(x, width * draws.scale)

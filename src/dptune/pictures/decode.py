@@ -1,6 +1,6 @@
-"""One encoded picture, or its pixels, as uint8 RGB; whatever is wrong with it is a BadPicture.
+"""Decode one picture to uint8 RGB; any problem raises BadPicture.
 
-What comes of a picture depends on its own bytes alone, never on another's or on its name.
+The pixels depend on the bytes of the picture alone, not on other pictures or its name.
 """
 
 import io
@@ -19,8 +19,8 @@ from dptune.pictures.pictures import Content
 MOST_PIXELS = 100_000_000
 Pixels = NDArray[np.uint8]  # (height, width, 3)
 
-# Formats of photographs, drawings and scans whose first bytes tell them apart. Others that Pillow
-# knows run programs (EPS) or take any bytes for a picture (TGA).
+# Formats of photographs, drawings and scans that are recognised by their first bytes. Other formats
+# of Pillow run programs (EPS) or accept any bytes as a picture (TGA).
 _SUFFIXES = {
     "JPEG": {".jpg", ".jpeg", ".jpe", ".jfif"},
     "PNG": {".png", ".apng"},
@@ -33,7 +33,7 @@ _SUFFIXES = {
     "JPEG2000": {".jp2", ".j2k", ".jpx", ".jpf", ".jpc"},
 }
 _FORMATS = tuple(_SUFFIXES)
-_SUFFIXES["MPO"] = _SUFFIXES["JPEG"] | {".mpo"}  # what Pillow calls a JPEG with a second one in it
+_SUFFIXES["MPO"] = _SUFFIXES["JPEG"] | {".mpo"}  # Pillow's name for a JPEG with a second one in it
 _ORIENTATION = 0x0112  # the EXIF tag
 _EXIF_IN = {"exif", "Raw profile type exif", "XML:com.adobe.xmp", "xmp"}  # keys of `info`
 _UPRIGHT = {
@@ -48,31 +48,31 @@ _UPRIGHT = {
 
 
 class BadPicture(DptuneError):
-    """No pixels can be had from this; the message says why."""
+    """A picture that cannot be decoded; the message says why."""
 
 
 def decode(
     content: Content, at_least: int | None = None, name: str = ""
 ) -> tuple[Pixels, tuple[str, ...]]:
-    """The pixels (height, width, 3), and what was odd about the picture.
+    """Return the pixels (height, width, 3) and remarks on the picture.
 
-    With `at_least`, a JPEG may come smaller than it is, by a power of two that leaves both sides
-    at least so long: much faster where it is made smaller anyway. A `name` only serves to remark
-    on a suffix that says another format.
+    With `at_least`, a JPEG may be decoded smaller by a power of two, with both sides at least this
+    long: much faster if it is resized later anyway. `name` is used only for a remark on a suffix of
+    another format.
     """
     if isinstance(content, np.ndarray):
         return _from_array(content), ()
     with _QUIET:
         try:
             return _from_file(content, at_least, name)
-        except (BadPicture, MemoryError):  # the picture may be sound, where there is more memory
+        except (BadPicture, MemoryError):  # with more memory the picture might be readable
             raise
         except UnidentifiedImageError:
             what = "no picture in a known format" if content else "empty"
             raise BadPicture(what) from None
         except Image.DecompressionBombError:
             raise _too_large() from None
-        except Exception as error:  # bytes of any kind come here, and decoders fail in any way
+        except Exception as error:  # decoders fail in any way on arbitrary bytes
             raise BadPicture(f"damaged: {_reason(error)}") from None
 
 
@@ -133,7 +133,7 @@ def _on_white(image: Image.Image) -> tuple[Pixels, str]:
 
 
 def _from_wide(image: Image.Image) -> Pixels:
-    """Grey values of 16 bits; Pillow keeps some of them in 32."""
+    """Convert 16-bit grey values, which Pillow sometimes stores in 32 bits."""
     values = np.asarray(image)
     if values.min() < 0 or values.max() > 65_535:
         raise BadPicture("its values are beyond 16 bits, and nothing says how far they go")
@@ -141,9 +141,9 @@ def _from_wide(image: Image.Image) -> Pixels:
 
 
 def _orientation(image: Image.Image) -> int:
-    """How the camera was held; a picture whose EXIF data are damaged is taken as it lies."""
+    """The orientation in the EXIF data; 1 (upright) if these are damaged."""
     if image.format in ("JPEG", "PNG") and not image.info.keys() & _EXIF_IN:
-        return 1  # without the slow look
+        return 1  # without reading EXIF, which is slow
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
     except MemoryError:
@@ -165,16 +165,16 @@ def _too_large() -> BadPicture:
 
 
 def _reason(error: Exception) -> str:
-    """Decoders' words, as far as they are plain text."""
+    """The message of a decoder if it is plain text, else the type of the error."""
     words = str(error).split("\n")[0]
     return words if words.isascii() and words.isprintable() and words else type(error).__name__
 
 
 class _Quiet:
-    """Pillow's warnings are not shown while a thread decodes: what matters becomes a remark.
+    """Hides Pillow's warnings while a thread decodes; the relevant ones become remarks.
 
-    `warnings.catch_warnings` is no help, for threads that leave it in another order than they came
-    would leave the filters changed.
+    `warnings.catch_warnings` does not work here: threads that leave it in another order than they
+    entered would leave the filters changed.
     """
 
     def __init__(self) -> None:

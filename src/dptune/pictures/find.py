@@ -1,4 +1,4 @@
-"""Pictures by what a user calls them: a folder, a file, the hub, or a data set with a name."""
+"""Find pictures by name: a folder, a file, the hub, or a known data set."""
 
 import os
 import re
@@ -18,9 +18,9 @@ ROOT = "DPTUNE_PICTURES"  # the environment variable
 
 
 def find_pictures(source: str | Path, root: str | Path | None = None) -> PictureSet:
-    """The pictures that `source` names: a folder with one folder for each class, or in a known
-    set's usual layout; an .npz; hub:NAME; or a known NAME or NAME:VARIANT, looked for in `root`
-    (else the folder that DPTUNE_PICTURES names, else the current one) and then on the hub."""
+    """Find the pictures of `source`: a folder with one folder per class, or in the usual layout of
+    a known set; an .npz; hub:NAME; or a known NAME or NAME:VARIANT. Known names are looked up in
+    `root` (default: the folder in DPTUNE_PICTURES, or the current one) and then on the hub."""
     text = str(source)
     if text.startswith(HUB):
         return from_hub(OnHub(text.removeprefix(HUB)))
@@ -29,14 +29,14 @@ def find_pictures(source: str | Path, root: str | Path | None = None) -> Picture
     if known is None or isinstance(source, Path):
         return _at(Path(source))
     if variant and not known.variants:
-        raise InvalidInput(f"{known.name} comes in one variant; got {text!r}. Say {known.name}.")
+        raise InvalidInput(f"{known.name} has no variants; got {text!r}. Use {known.name}.")
     variant = variant or known.variant
     folder = Path(root if root is not None else os.environ.get(ROOT) or ".")
-    return _under(folder, known, variant) or _from_afar(folder, known, variant)
+    return _under(folder, known, variant) or _from_hub_or_fail(folder, known, variant)
 
 
 def _at(path: Path) -> PictureSet:
-    # Those of os.path take any name, Path's own fail on one that is too long.
+    # Functions of os.path accept any name; those of Path fail if it is too long.
     if os.path.isdir(path):
         return _in_folder(path)
     if os.path.isfile(path) and path.suffix == ".npz":
@@ -59,7 +59,7 @@ def _in_folder(folder: Path) -> PictureSet:
 
 
 def _mentions(folder: Path, known: KnownSet) -> int:
-    """MNIST's files are called like Fashion-MNIST's: the longest name in the path decides."""
+    """The longest name of a set in the path; MNIST and Fashion-MNIST use the same file names."""
     path = plain_name(str(folder.absolute()))
     return max((len(name) for name in _names(known) if name in path), default=0)
 
@@ -85,19 +85,19 @@ def _under(root: Path, known: KnownSet, variant: str) -> PictureSet | None:
                 return from_saved(place)
             with suppress(InvalidInput):
                 found = class_folders(place)
-                # Else they are other folders: raw and processed, say, with a file missing.
+                # Otherwise these are other folders, such as raw and processed with a missing file.
                 if len(found.part("train").classes) == len(known.classes.get(variant, ())):
                     return found
     return None
 
 
-def _from_afar(root: Path, known: KnownSet, variant: str) -> PictureSet:
+def _from_hub_or_fail(root: Path, known: KnownSet, variant: str) -> PictureSet:
     called = f"{known.name}:{variant}" if variant else known.name
     tried = "It is not on the hub in a form that dptune reads."
     if known.hub is not None:
         tried = f"The hub has it as {known.hub.name}, but the hub cannot be reached from here."
         try:
-            datasets_package()  # without it nobody need ask
+            datasets_package()  # without this package the hub need not be reached
             if hub_is_near():
                 return from_hub(known.hub)
         except (InvalidInput, MissingExtra) as error:
@@ -106,10 +106,10 @@ def _from_afar(root: Path, known: KnownSet, variant: str) -> PictureSet:
     variants = f" {known.name}:VARIANT can be {known.variants}." if known.variants else ""
     raise InvalidInput(
         f"the data set {called} was not found in {str(root.absolute())!r} (--root or {ROOT} name "
-        f"another folder): no {known.name}.npz, no {known.name}{usual} with its files. Understood "
-        f"are {known.files}; a folder {known.name} with a folder for each class; an .npz of "
-        f"pictures.{variants} Get it from {known.source} (licence: {known.licence}) and unpack it "
-        f"there. {tried}"
+        f"another folder): no {known.name}.npz, no {known.name}{usual} with its files. These "
+        f"layouts are read: {known.files}; a folder {known.name} with a folder for each class; an "
+        f".npz of pictures.{variants} Get it from {known.source} (licence: {known.licence}) and "
+        f"unpack it there. {tried}"
     )
 
 
@@ -118,7 +118,7 @@ def _is_saved(folder: Path) -> bool:
 
 
 def plain_name(name: str) -> str:
-    """People write CIFAR-10, cifar_10 and cifar10."""
+    """Normalise a name: CIFAR-10, cifar_10 and cifar10 are the same."""
     return re.sub(r"[-_. ]", "", name).casefold()
 
 

@@ -1,6 +1,6 @@
-"""Pictures in folders: one folder a class, perhaps in folders train and test; or no classes at all.
+"""Pictures in folders: one folder per class, optionally in folders train and test; or no classes.
 
-Names of folders are public. Which files are listed depends on each file alone.
+Names of folders are public. Whether a file is listed depends on that file alone.
 """
 
 import os
@@ -14,7 +14,7 @@ from dptune.errors import InvalidInput
 from dptune.pictures.pictures import PictureSet, Remark
 from dptune.pictures.stored import FilePictures, shown
 
-NO_PICTURES = "a class without pictures"  # what is said of an empty folder
+NO_PICTURES = "a class without pictures"  # the remark on an empty folder
 _TRAIN = ("train", "training")
 _TEST = ("test", "testing", "val", "validation", "valid")  # the first that has classes
 
@@ -32,14 +32,14 @@ def class_folders(folder: Path) -> PictureSet:
     if not classes:
         raise InvalidInput(f"{what}; found no folders. {advice}")
     if len(classes) == 1:
-        found = shown(classes[0])
-        raise InvalidInput(f"{what}, and at least two of them; found only {found!r}. {advice}")
+        only = shown(classes[0])
+        raise InvalidInput(f"{what}, and at least two of them; found only {only!r}. {advice}")
     listed = {part: partial(_labelled, folder, path, classes) for part, path in parts.items()}
     return PictureSet(name, listed)
 
 
 def unlabelled(folder: Path) -> FilePictures:
-    """Every picture under the folder, of no class: pictures to predict."""
+    """List every picture under the folder, without classes, to predict."""
     if not os.path.isdir(folder):
         raise InvalidInput(f"there is no folder {str(folder)!r} to take pictures from.")
     remarks: list[Remark] = []
@@ -53,12 +53,12 @@ def unlabelled(folder: Path) -> FilePictures:
 
 
 def _splits(folder: Path) -> dict[str, Path]:
-    """Folders called train and test, if they hold folders: a class can be called train too."""
+    """The folders called train and test, if they hold folders: these may be names of classes."""
     named = {name.casefold(): name for name in _subfolders(folder)}
 
     def first(names: tuple[str, ...]) -> Path | None:
-        there = (folder / named[name] for name in names if name in named)
-        return next((path for path in there if _subfolders(path)), None)
+        paths = (folder / named[name] for name in names if name in named)
+        return next((path for path in paths if _subfolders(path)), None)
 
     train, test = first(_TRAIN), first(_TEST)
     if train is None:
@@ -75,17 +75,17 @@ def _labelled(root: Path, folder: Path, classes: list[str]) -> FilePictures:
             if entry.name.casefold() not in (*_TRAIN, *_TEST):
                 what = f"beside the folder {folder.name}, so in no part"
                 remarks.append(Remark(shown(entry.name), what, left_out=True))
-    known = set(classes)
+    names = set(classes)
     for entry in _entries(folder, within, remarks):
-        if entry.name not in known:
+        if entry.name not in names:
             what = "beside the folders of the classes, so of no class"
             remarks.append(Remark(shown(within + entry.name), what, left_out=True))
     for number, name in enumerate(classes):
-        found = sorted(_files(root, f"{within}{name}", remarks))
-        if not found:
+        files = sorted(_files(root, f"{within}{name}", remarks))
+        if not files:
             remarks.append(Remark(shown(within + name), NO_PICTURES, left_out=False))
-        paths += found
-        labels += [number] * len(found)
+        paths += files
+        labels += [number] * len(files)
     return FilePictures(
         classes=tuple(map(shown, classes)),
         labels=np.array(labels, np.int64),
@@ -96,15 +96,15 @@ def _labelled(root: Path, folder: Path, classes: list[str]) -> FilePictures:
 
 
 def _files(root: Path, within: str, remarks: list[Remark]) -> Iterator[str]:
-    """The paths in `root` of all files under `within`, folders in it included."""
+    """The paths in `root` of all files under `within`, with its subfolders."""
     for entry in _entries(root / within, within, remarks):
         path = f"{within}/{entry.name}" if within else entry.name
         if entry.is_dir(follow_symlinks=False):
             yield from _files(root, path, remarks)
-        elif _is_folder(entry):  # links can go in circles
+        elif _is_folder(entry):  # links can form a cycle
             what = "a link to a folder is not followed"
             remarks.append(Remark(shown(path), what, left_out=True))
-        else:  # a picture that cannot be read, as a link to nothing, is still one of all
+        else:  # a picture that cannot be read, such as a broken link, still counts
             yield path
 
 
@@ -120,12 +120,12 @@ def _subfolders(folder: Path) -> list[str]:
 
 
 def _entries(folder: Path, within: str, remarks: list[Remark]) -> list[os.DirEntry[str]]:
-    """What is in a folder and not hidden, sorted."""
+    """The entries of a folder that are not hidden, sorted."""
     try:
-        with os.scandir(folder) as found:  # which knows files from folders without asking for each
-            entries = [entry for entry in found if not entry.name.startswith(".")]
+        with os.scandir(folder) as scan:  # tells files from folders without a call for each
+            entries = [entry for entry in scan if not entry.name.startswith(".")]
     except FileNotFoundError:
-        return []  # a class that only the other part has
+        return []  # only the other part has this class
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
         remarks.append(Remark(shown(within) or str(folder), what, left_out=True))

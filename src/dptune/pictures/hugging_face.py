@@ -22,19 +22,19 @@ _TEST = ("test", "validation", "val", "valid")
 
 @dataclass(frozen=True)
 class OnHub:
-    """A data set on the hub, and what there is to know of it that it does not say itself."""
+    """A data set on the hub, with facts that its own description lacks."""
 
     name: str
     config: str | None = None
     label: str | None = None
-    group: str | None = None  # groups are pairs of class and this
+    group: str | None = None  # a column; groups are pairs of class and its value
     classes: tuple[str, ...] = ()
-    splits: Mapping[str, str] = field(default_factory=dict)  # from "test" to its name there
+    splits: Mapping[str, str] = field(default_factory=dict)  # from "test" to the name on the hub
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ColumnPictures(Listed):
-    """A column of encoded pictures, read a row at a time."""
+    """A column of encoded pictures, read row by row."""
 
     rows: Any  # a datasets.Dataset of this column alone, not decoded
     column: str
@@ -78,8 +78,8 @@ def _part(split: Any, where: OnHub, name: str) -> Pictures:
     images = [each for each, kind in kinds.items() if isinstance(kind, datasets.Image)]
     image = _one(images, _IMAGES, "pictures", kinds, name)
     labelled = [each for each, kind in kinds.items() if isinstance(kind, datasets.ClassLabel)]
-    wanted = (where.label,) if where.label else _LABELS
-    label = _one(labelled, wanted, "labels (ClassLabel, which names the classes)", kinds, name)
+    usual = (where.label,) if where.label else _LABELS
+    label = _one(labelled, usual, "labels (ClassLabel, which names the classes)", kinds, name)
     names = tuple(kinds[label].names)
     classes = where.classes if len(where.classes) == len(names) else names
     with reading(Path(name)):
@@ -103,14 +103,14 @@ def _part(split: Any, where: OnHub, name: str) -> Pictures:
 
 
 def _one(
-    found: list[str], wanted: tuple[str, ...], what: str, kinds: Mapping[str, Any], name: str
+    fitting: list[str], usual: tuple[str, ...], what: str, kinds: Mapping[str, Any], name: str
 ) -> str:
-    best = [each for each in wanted if each in found]
-    if best or len(found) == 1:
-        return (best or found)[0]
+    best = [each for each in usual if each in fitting]
+    if best or len(fitting) == 1:
+        return (best or fitting)[0]
     columns = listed(list(kinds))
     raise InvalidInput(
-        f"{name!r} must have one column of {what}, called {' or '.join(wanted)} if there are "
+        f"{name!r} must have one column of {what}, called {' or '.join(usual)} if there are "
         f"several; found the columns {columns}."
     )
 

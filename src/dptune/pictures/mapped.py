@@ -1,4 +1,4 @@
-"""Rows of pixels that stay in their files: mapped into memory, and sent to processes by address."""
+"""Rows of pixels that stay in their files, mapped into memory; processes get their address."""
 
 import math
 from bisect import bisect_right
@@ -17,7 +17,8 @@ from dptune.pictures.stored import Rows
 
 @dataclass(frozen=True)
 class MappedRows:
-    """Row i is `shape` bytes at `start + i * step`; `axes` puts them as (height, width, colour)."""
+    """Row i is `shape` bytes at `start + i * step`, with its axes reordered to (height, width,
+    colour) by `axes`."""
 
     path: Path
     rows: int
@@ -30,7 +31,7 @@ class MappedRows:
     def _bytes(self) -> NDArray[np.uint8]:
         return np.memmap(self.path, np.uint8, mode="r")
 
-    def __reduce__(self) -> tuple[Any, ...]:  # without the map, which would be sent whole
+    def __reduce__(self) -> tuple[Any, ...]:  # without the map, whose content would be sent
         return type(self), (self.path, self.rows, self.start, self.step, self.shape, self.axes)
 
     def __len__(self) -> int:
@@ -48,7 +49,7 @@ class MappedRows:
 
 @dataclass(frozen=True)
 class JoinedRows:
-    """One file's rows after the other's."""
+    """The rows of several files, one file after the other."""
 
     parts: Sequence[Rows]
 
@@ -65,7 +66,7 @@ class JoinedRows:
 
 
 def mapped_npy(path: Path) -> MappedRows:
-    """The rows of an .npy of uint8."""
+    """Map the rows of an .npy of uint8."""
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     if array.dtype != np.uint8 or array.ndim not in (3, 4) or not array.flags.c_contiguous:
         raise ValueError(
@@ -79,7 +80,7 @@ def mapped_npy(path: Path) -> MappedRows:
 def mapped_records(
     path: Path, before: int, shape: tuple[int, ...], axes: tuple[int, ...]
 ) -> MappedRows:
-    """A file of equal records and nothing else: `before` bytes, and then the pixels."""
+    """Map a file of equal records: `before` bytes, then the pixels."""
     record = before + math.prod(shape)
     size = path.stat().st_size
     if size == 0 or size % record:

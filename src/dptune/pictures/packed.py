@@ -1,4 +1,4 @@
-"""An .npz of pictures: pixels in x_train, or whole JPEG files in jpeg_train, with y_train."""
+"""Read an .npz of pictures: pixels in x_train, or whole JPEG files in jpeg_train, with y_train."""
 
 import zipfile
 from functools import partial
@@ -13,11 +13,11 @@ from dptune.pictures.stored import PiecePictures, RowPictures
 from dptune.table_files import listed, reading
 from dptune.unpacked import must_unpack_within_limit
 
-_MOST_CLASSES = 1_000_000  # that are called by their numbers
+_MOST_CLASSES = 1_000_000  # without names
 
 
 def packed(path: Path, classes: tuple[str, ...] = ()) -> PictureSet:
-    """The pictures in an .npz; `classes` are the names of its labels where it has none."""
+    """Read the pictures in an .npz; `classes` are the names of its labels if it has none."""
     with reading(path):
         if not zipfile.is_zipfile(path):
             raise ValueError("not a file that numpy.savez wrote")
@@ -32,11 +32,11 @@ def packed(path: Path, classes: tuple[str, ...] = ()) -> PictureSet:
         if {f"{name}_{part}" for name in needed} <= names
     }
     if not parts:
-        found = listed(sorted(names)) or "nothing"
+        arrays = listed(sorted(names)) or "nothing"
         raise InvalidInput(
             f"{str(path)!r} must hold pictures as the arrays x_train, y_train (uint8 pixels), or "
-            "jpeg_train, offsets_train, y_train (whole files one after the other), and the same "
-            f"for test; found {found}."
+            "jpeg_train, offsets_train, y_train (concatenated files), and the same for test; found "
+            f"{arrays}."
         )
     return PictureSet(path.stem, parts)
 
@@ -46,10 +46,10 @@ def _part(path: Path, part: str, kind: str, classes: tuple[str, ...]) -> Picture
         labels = whole_numbers(arrays[f"y_{part}"])
         if "classes" in arrays:
             classes = tuple(map(str, arrays["classes"].tolist()))
-        # A class that only one part has is a class in both.
+        # A class of one part is a class of both.
         other = f"y_{'test' if part == 'train' else 'train'}"
         most = max(labels.max(initial=0), whole_numbers(arrays.get(other, labels)).max(initial=0))
-        if not classes and most >= _MOST_CLASSES:  # one label must not fill the memory
+        if not classes and most >= _MOST_CLASSES:  # a single label must not fill the memory
             raise ValueError(f"labels from {_MOST_CLASSES:,} on need names, in an array classes")
         classes = classes or tuple(map(str, range(most + 1)))
         check_labels(labels, classes)

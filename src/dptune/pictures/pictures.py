@@ -1,4 +1,4 @@
-"""What every source of pictures offers, whatever it is stored as."""
+"""The common interface of all sources of pictures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ Content = bytes | NDArray[np.uint8]  # an encoded file, or pixels (height, width
 
 @dataclass(frozen=True)
 class Remark:
-    """What is odd about one picture or folder. It tells of private pictures, so it is for whoever
-    has them: shown on the screen and kept beside the features, never in a run."""
+    """A remark on one picture or folder. It depends on private pictures, so it is for their owner
+    only: shown on the screen and stored beside the features, never in a run."""
 
     picture: str
     what: str
@@ -23,9 +23,9 @@ class Remark:
 
 
 class Pictures(Protocol):
-    """Pictures in a fixed order, each read alone: what comes of one never depends on another.
+    """Pictures in a fixed order, each read alone: the result for one never depends on another.
 
-    They are sent to processes that decode, so they must pickle.
+    They are sent to processes that decode, so they must be picklable.
     """
 
     @property
@@ -37,38 +37,38 @@ class Pictures(Protocol):
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The names of what worst-group accuracy is the worst of; empty where there are none."""
+        """The names of the groups for worst-group accuracy; empty if there are none."""
         ...
 
     @property
     def group_numbers(self) -> NDArray[np.int64]:
-        """A number of `groups` for every picture; zeros where there are none."""
+        """A number of `groups` for every picture; zeros if there are none."""
         ...
 
     @property
     def remarks(self) -> Sequence[Remark]:
-        """What was odd when they were listed: an empty folder of a class, say."""
+        """Remarks from listing the pictures, such as an empty folder of a class."""
         ...
 
     def __len__(self) -> int: ...
     def name(self, number: int) -> str:
-        """What to call a picture in a list: its path in the folder, or its number."""
+        """The name of a picture in lists: its path in the folder, or its number."""
         ...
 
     def content(self, number: int) -> Content:
-        """One picture, not decoded yet; OSError where its file cannot be read."""
+        """One picture, not decoded; raises OSError if its file cannot be read."""
         ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PictureSet:
-    """Pictures in parts, "train" and "test", each listed when it is asked for."""
+    """Pictures in parts, "train" and "test", each listed on demand."""
 
     name: str
     parts: Mapping[str, Callable[[], Pictures]]
 
     def part(self, which: str) -> Pictures:
         if which not in self.parts:
-            found = " and ".join(self.parts) or "nothing"
-            raise InvalidInput(f"{self.name} has no {which} pictures; found {found}.")
+            parts = " and ".join(self.parts) or "nothing"
+            raise InvalidInput(f"{self.name} has no {which} pictures; found {parts}.")
         return self.parts[which]()

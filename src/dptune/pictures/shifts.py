@@ -1,7 +1,7 @@
-"""Pictures of other origins to try a model on, by name, with the labels of what it was trained on.
+"""Find pictures of other origins (shifts) by name, with the labels of the training pictures.
 
-Classes are matched by their names; pictures of any other class are left out. What is corrupted is
-read from its usual files, or computed from the test pictures of what is trained on.
+Classes are matched by name; pictures of other classes are left out. Corrupted pictures are read
+from their usual files, or computed from the test pictures of the training set.
 """
 
 from collections import Counter
@@ -21,9 +21,9 @@ from dptune.pictures.stored import Listed, Numbers
 from dptune.printable import printable
 
 COMPUTED = "corrupted"
-_USUAL = "gaussian_blur"  # where no corruption is named
+_USUAL = "gaussian_blur"  # the default corruption
 _CORRUPTED_SETS = {"cifar10c": CIFAR10, "cifar100c": CIFAR100}
-# One word for each thing that data sets call differently.
+# One name for each class that data sets name differently.
 _SAME = {
     **dict.fromkeys(("car", "auto", "motorcar"), "automobile"),
     **dict.fromkeys(("plane", "aeroplane"), "airplane"),
@@ -36,38 +36,38 @@ _SAME = {
 
 
 def find_shift(name: str, trained: PictureSet, root: str | Path | None = None) -> Pictures:
-    """Pictures of another origin than those `trained` on, for whose classes they have labels.
+    """Find pictures of another origin, labelled with the classes of `trained`.
 
-    `name` is whatever `find_pictures` takes, of which those that are kept for a shift count, else
-    the test pictures, else all; cifar10-c or cifar100-c, or cifar10-c:CORRUPTION, computed where
-    the set is not at hand; or corrupted:CORRUPTION, computed from the test pictures of `trained`.
+    `name` is one of `find_pictures` (its part "shift", else its test pictures, else all); cifar10-c
+    or cifar100-c, or cifar10-c:CORRUPTION, computed if the files are missing; or
+    corrupted:CORRUPTION, computed from the test pictures of `trained`.
     """
     kind, _, corruption = name.partition(":")
     corruption = corruption or _USUAL
     if kind == COMPUTED:
-        return _computed(corruption, trained)
+        return _compute(corruption, trained)
     classes = trained.part("train").classes
     if plain_name(kind) not in _CORRUPTED_SETS:
         return matched(_part(find_pictures(name, root)), name, classes)
     asked = f"{kind}:{corruption}"
     try:
-        found = find_pictures(asked, root)
+        source = find_pictures(asked, root)
     except InvalidInput as error:
-        # Another set's test pictures would be another shift than the one that was asked for.
+        # The test pictures of another set would be another shift than the one asked for.
         theirs = _CORRUPTED_SETS[plain_name(kind)]
         if corruption not in CORRUPTIONS or set(map(plain_name, classes)) != set(
             map(plain_name, theirs)
         ):
             raise InvalidInput(
-                f"{error} Where that set's clean pictures are trained on, these can be computed: "
-                f"{', '.join(CORRUPTIONS)}; for any other set ask for {COMPUTED}:CORRUPTION."
+                f"{error} If you train on the clean pictures of that set, these can be computed: "
+                f"{', '.join(CORRUPTIONS)}; for any other set use {COMPUTED}:CORRUPTION."
             ) from None
         what = f"not at hand: computed from the test pictures of {trained.name}"
-        return _computed(corruption, trained, Remark(asked, what, left_out=False))
-    return matched(_part(found), asked, classes)
+        return _compute(corruption, trained, Remark(asked, what, left_out=False))
+    return matched(_part(source), asked, classes)
 
 
-def _computed(corruption: str, trained: PictureSet, *remarks: Remark) -> Pictures:
+def _compute(corruption: str, trained: PictureSet, *remarks: Remark) -> Pictures:
     validate.one_of(CORRUPTIONS, corruption=corruption)
     clean = trained.part("test")
     return CorruptedPictures(
@@ -98,7 +98,7 @@ class CorruptedPictures(Listed):
         try:
             pixels, _ = decode(content)
         except BadPicture:
-            return content  # for whoever decodes, and lists what is bad
+            return content  # the extraction reports the bad picture
         return corrupted(pixels, self.corruption, severity, picture)
 
     def _of(self, number: int) -> tuple[int, int]:
@@ -108,7 +108,7 @@ class CorruptedPictures(Listed):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MatchedPictures(Listed):
-    """Those of other pictures whose numbers are `kept`, with labels of their own."""
+    """The pictures of `others` with the numbers `kept`, and their own labels."""
 
     others: Pictures
     kept: Numbers
@@ -120,20 +120,20 @@ class MatchedPictures(Listed):
         return self.others.content(int(self.kept[number]))
 
 
-def _part(found: PictureSet) -> Pictures:
-    which = next((part for part in ("shift", "test") if part in found.parts), "train")
-    return found.part(which)
+def _part(source: PictureSet) -> Pictures:
+    which = next((part for part in ("shift", "test") if part in source.parts), "train")
+    return source.part(which)
 
 
 def matched(others: Pictures, name: str, classes: tuple[str, ...]) -> Pictures:
-    """The pictures of known classes, by the numbers of `classes`."""
+    """Keep the pictures whose classes are among `classes`, and number them by these."""
     numbers = _numbers(others.classes, classes)
     labels = np.array(numbers, np.int64)[others.labels]
     kept = np.flatnonzero(labels >= 0)
     if not len(kept):
         raise InvalidInput(
             f"{name} has no pictures of the classes trained on ({_some(classes)}), only of "
-            f"{_some(others.classes)}; classes are matched by their names."
+            f"{_some(others.classes)}. Classes are matched by name: rename them, or use others."
         )
     counts = np.bincount(others.labels, minlength=len(numbers)).tolist()
     unknown = [
@@ -153,7 +153,7 @@ def matched(others: Pictures, name: str, classes: tuple[str, ...]) -> Pictures:
 
 
 def some(pictures: Pictures, count: int) -> Pictures:
-    """So many of the pictures at most, evenly spread over all of them."""
+    """Keep at most `count` of the pictures, evenly spaced."""
     if count >= len(pictures):
         return pictures
     kept = np.arange(count, dtype=np.int64) * len(pictures) // count
@@ -169,18 +169,18 @@ def some(pictures: Pictures, count: int) -> Pictures:
 
 
 def _numbers(theirs: tuple[str, ...], ours: tuple[str, ...]) -> list[int]:
-    """For each of their classes the number of ours that is called so, or else like it; -1 where
-    there is none, or more than one."""
-    exact, alike = (_unique(names) for names in (ours, tuple(map(_meant, ours))))
-    return [exact.get(name, alike.get(_meant(name), -1)) for name in theirs]
+    """For each of their classes the number of ours with the same or a synonymous name; -1 if there
+    is none, or more than one."""
+    exact, alike = (_unique(names) for names in (ours, tuple(map(_canonical, ours))))
+    return [exact.get(name, alike.get(_canonical(name), -1)) for name in theirs]
 
 
 def _unique(names: tuple[str, ...]) -> dict[str, int]:
-    often = Counter(names)
-    return {name: number for number, name in enumerate(names) if often[name] == 1}
+    counts = Counter(names)
+    return {name: number for number, name in enumerate(names) if counts[name] == 1}
 
 
-def _meant(name: str) -> str:
+def _canonical(name: str) -> str:
     plain = plain_name(name)
     return _SAME.get(plain, plain)
 

@@ -1,4 +1,4 @@
-"""Pictures that are files of their own, rows of an array, or pieces of one long row of bytes."""
+"""Pictures as files, as rows of an array, or as slices of one array of bytes."""
 
 import errno
 import os
@@ -15,11 +15,11 @@ from dptune.pictures.pictures import Content, Remark
 from dptune.printable import printable
 
 Numbers = NDArray[np.int64]
-LARGEST_FILE = 1 << 30  # bytes; no picture that could be decoded comes near
+LARGEST_FILE = 1 << 30  # bytes; far above any picture that could be decoded
 
 
 class Rows(Protocol):
-    """Pixels (rows, height, width[, channels]); an array, or what reads one from a file."""
+    """Pixels (rows, height, width[, channels]): an array, or a reader of a file."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, row: int) -> Any: ...
@@ -27,7 +27,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)  # no repr: it would print rows
 class Listed:
-    """What was listed when the pictures were found, whatever they are stored as."""
+    """The labels, groups and remarks of pictures, for every kind of storage."""
 
     classes: tuple[str, ...]
     labels: Numbers
@@ -44,18 +44,18 @@ class Listed:
 
 
 def read_picture(path: Path) -> bytes:
-    """The bytes of a picture in a file of its own."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):  # to open a pipe is to wait for ever
+    """Read the bytes of a picture file."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would block for ever
         raise OSError(errno.EINVAL, "neither a file nor a folder")
-    if found.st_size > LARGEST_FILE:
+    if status.st_size > LARGEST_FILE:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return path.read_bytes()
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FilePictures(Listed):
-    """Files under a folder, each read when it is asked for."""
+    """Files under a folder, each read on demand."""
 
     folder: Path
     paths: Sequence[str]  # in the folder, as the file system spells them
@@ -82,7 +82,7 @@ class RowPictures(Listed):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PiecePictures(Listed):
-    """Whole encoded files, one after the other: picture i is `data[offsets[i]:offsets[i + 1]]`."""
+    """Concatenated encoded files: picture i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: NDArray[np.uint8]
     offsets: Numbers
@@ -95,5 +95,5 @@ class PiecePictures(Listed):
 
 
 def shown(path: str) -> str:
-    """A path as it can be printed and stored: a file system allows any bytes in a name."""
+    """A path as printable text: file systems allow any bytes in a name."""
     return printable(os.fsencode(path).decode("utf-8", "backslashreplace"))

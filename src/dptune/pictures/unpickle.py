@@ -1,4 +1,4 @@
-"""Pickles of plain values and arrays of bytes, read without running anything they name."""
+"""Read pickles of plain values and uint8 arrays without running any code that they name."""
 
 import pickle
 from pathlib import Path
@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 
 def unpickle(path: Path) -> dict[str, Any]:
-    """A dictionary of lists, texts, numbers and uint8 arrays; ValueError for everything else."""
+    """Read a dictionary of lists, texts, numbers and uint8 arrays; ValueError for anything else."""
     try:
         with path.open("rb") as file:
-            found = _Plain(file, encoding="latin1").load()
-        return {_text(key): _value(value) for key, value in found.items()}
+            stored = _Plain(file, encoding="latin1").load()
+        return {_text(key): _value(value) for key, value in stored.items()}
     except OSError:
         raise
     except Exception as error:  # a damaged pickle can fail anywhere
-        what = "it is no pickle of a dictionary of plain values and arrays"
+        what = "it is not a pickle of a dictionary of plain values and arrays"
         raise ValueError(f"{what} ({error})") from None
 
 
@@ -34,17 +34,17 @@ def _value(value: Any) -> Any:
 
 
 class _Type:
-    """What stands in a pickle for a NumPy type."""
+    """Replaces a NumPy type in a pickle."""
 
     def __init__(self, code: Any, *_: Any) -> None:
         self.code = code
 
     def __setstate__(self, state: Any) -> None:
-        """Byte order and the like, which bytes do not have."""
+        """Ignore byte order and the like, which do not apply to bytes."""
 
 
 class _Array:
-    """What stands in a pickle for a NumPy array: NumPy's own way to build one trusts the file."""
+    """Replaces a NumPy array in a pickle, because NumPy's own constructor trusts the file."""
 
     state: Any = None
 
@@ -64,9 +64,9 @@ class _Array:
 
 
 def _encode(text: str, encoding: str) -> bytes:
-    """How protocol 2 spells bytes."""
+    """Restore bytes as protocol 2 stores them."""
     if encoding != "latin1":
-        raise ValueError(f"bytes spelled as {encoding}")
+        raise ValueError(f"bytes encoded as {encoding}")
     return text.encode("latin1")
 
 

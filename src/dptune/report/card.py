@@ -17,21 +17,20 @@ from dptune.rounding import cost
 from dptune.search.trial import Trial
 from dptune.study.figures import lines_of_figures
 from dptune.study.model_facts import ModelFacts
-from dptune.study.purchases import of_one_size
 from dptune.study.split import slots
 
-_SHOWN = 12  # ranges; run.toml has all of them
-_COLUMNS = 50  # in the table of columns; run.toml has all of them
-_CLASSES = 20  # names of classes; the model has all of them
-_DIGEST = 12  # letters of it
+_SHOWN = 12  # ranges on the card; run.toml has all of them
+_COLUMNS = 50  # columns on the card; run.toml has all of them
+_CLASSES = 20  # class names on the card; the model has all of them
+_DIGEST = 12  # characters of a digest
 _KINDS = {"squared": "a value", "words": "the next word", "spans": "answers in a text"}
 
 
 def model_card(folder: str | Path) -> str:
-    """What the model is, what was promised, everything that was tried, and how to check it. No code
-    of an engine is needed or run.
+    """Return the model card: the model, its guarantee, all trials that may be shown, and how to
+    check it. No code of an engine is needed or run.
 
-    Names and sentences from the run's files are shown as they are: none of them becomes Markdown.
+    Names and sentences from the files of the run are escaped, so none of them becomes Markdown.
     """
     run = Summary.read(folder)
     with run.folder.undamaged("result.json"):
@@ -79,7 +78,7 @@ def _model(run: Summary) -> list[str]:
 
 
 def _what(model: ModelFacts) -> str:
-    """What it takes."""
+    """The input of the model, in words."""
     if is_of_texts(model.made_by):
         return f"texts of up to {model.made_by['length']:,} tokens"
     encoding = model.preprocessing.encoding
@@ -97,7 +96,7 @@ def _classes(run: Summary) -> list[str]:
 
 
 def _shifts(run: Summary) -> list[str]:
-    """How it does on rows of other origins, group by group."""
+    """The accuracy on rows of other origins, by group."""
     shifts = run.result.get("shifts")  # older versions had none
     if not shifts:
         return []
@@ -118,7 +117,7 @@ def _shifts(run: Summary) -> list[str]:
 
 
 def _severities(shift: Mapping[str, Any]) -> str:
-    """Said where the groups are the same pictures, more and more damaged: they count often."""
+    """A note for groups that are the same pictures at several severities."""
     counts = {group["rows"] for group in shift["groups"]}
     if len(counts) != 1 or not all(g["name"].startswith("severity ") for g in shift["groups"]):
         return ""
@@ -129,17 +128,17 @@ def _severities(shift: Mapping[str, Any]) -> str:
 
 def _data(run: Summary) -> list[str]:
     facts = [f"- {markdown(fact)}" for fact in run.model.guarantee.public_facts]
-    said = "Taken as public, and so released as it is:"
-    return ["## Data", "", said, "", *facts, *_columns(run.model), *_backbones(run)]
+    heading = "These facts are treated as public and released exactly:"
+    return ["## Data", "", heading, "", *facts, *_columns(run.model), *_backbones(run)]
 
 
 def _columns(model: ModelFacts) -> list[str]:
-    """What was declared of the columns, or bought."""
+    """The declared facts and private estimates of the columns."""
     encoding = model.preprocessing.encoding
-    if encoding is None or (model.encoding is None and not encoding.ranges):  # or they are lost
+    if encoding is None or (model.encoding is None and not encoding.ranges):  # none, or interrupted
         return []
-    if model.encoding is None and of_one_size(encoding) and not encoding.degrees:
-        alike = "are of one size, as far as bought ranges tell (ranges.json), and stay as they are"
+    if model.encoding is None and len(set(encoding.ranges.values())) == 1 and not encoding.degrees:
+        alike = "have similar scales by their private ranges (ranges.json), so they are not scaled"
         return ["", f"The {len(encoding.blocks):,} columns {alike}."]
     rows = [
         (
@@ -158,7 +157,7 @@ def _columns(model: ModelFacts) -> list[str]:
 
 
 def _backbones(run: Summary) -> list[str]:
-    """What made the features, as far as it is on record."""
+    """The backbones that made the features, if recorded."""
     rows = [
         (
             short_name(backbone["name"]),
@@ -170,7 +169,7 @@ def _backbones(run: Summary) -> list[str]:
         for backbone in (run.model.made_by or {}).get("backbones", ())
     ]
     head = ("backbone", "features", "of", "trained on", "digest begins")
-    return ["", "Features were made by:", "", *_table(head, rows)] if rows else []
+    return ["", "Backbones of the features:", "", *_table(head, rows)] if rows else []
 
 
 def _guarantee(run: Summary) -> list[str]:
@@ -180,7 +179,7 @@ def _guarantee(run: Summary) -> list[str]:
         "",
         *(f"- **{heading}**: {markdown(sentence)}." for heading, sentence in sections),
         "",
-        "Noise is drawn from the operating system's randomness and is not seeded; "
+        "Noise comes from the operating system's randomness and is not seeded; "
         f"seed = {markdown(str(run.asked['run']['seed']))} in run.toml is for public choices.",
     ]
 
@@ -201,13 +200,13 @@ def _budget(run: Summary, paid_for: Sequence[Slot]) -> list[str]:
 
 def _trials(run: Summary, *, sealed: bool) -> list[str]:
     if not run.model.trials:
-        why = "None: the method chooses without looking at the data."
+        why = "None: the method chooses hyperparameters without reading the data."
         if sealed:
-            why = "Sealed: how many there were, and all but the winner, stay secret."
+            why = "Sealed: the number of trials, and all trials but the winner, stay secret."
         return ["## Trials", "", why]
     head = ("trial", "stage", "learning rate", "steps", "r", "weight noise c", "epsilon", "score")
     rows = [_trial(trial, run) for trial in run.model.trials]
-    note = "Scores are in points, with the noise that was paid for in brackets."
+    note = "Scores are in points; in brackets, the standard deviation of the noise paid for."
     return ["## Trials", "", *_table(head, rows), "", note]
 
 
@@ -230,7 +229,7 @@ def _trial(trial: Trial, run: Summary) -> Sequence[str]:
 def _final(run: Summary) -> list[str]:
     plan, preparation = run.final.plan, run.model.preprocessing
     rate = "every row in every step" if plan.sampling_rate is None else f"{plan.sampling_rate:g}"
-    sgd = plan.optimizer == "sgd"  # what other optimizers leave on weights is not that simple
+    sgd = plan.optimizer == "sgd"  # for other optimizers the noise on the weights is unknown
     rows = [
         ("total step size r", f"{plan.total_step_size:.6g}"),
         ("learning rate", f"{plan.learning_rate:.6g}"),
@@ -248,7 +247,7 @@ def _final(run: Summary) -> list[str]:
         more = ", ..." if len(ranges) > _SHOWN else ""
         rows.append(("ranges of the columns, as declared", shown + more))
     if sentences := run.result.get("preparation"):  # older runs have none
-        rows.append(("rows are", "; ".join(sentences)))
+        rows.append(("preparation", "; ".join(sentences)))
     notes = [f"- {markdown(note)}" for note in run.result["notes"]]
     return [
         "## Final run",
@@ -264,7 +263,7 @@ def _verify(run: Summary) -> list[str]:
     return [
         "## Check it",
         "",
-        "The ledger lists every payment in a chain of hashes. Its keeper can show it with",
+        "The ledger lists every payment in a chain of hashes. Its owner can show it with",
         "",
         "```",
         f"dptune budget {shlex.quote(printable(run.ledger))}",

@@ -1,6 +1,6 @@
-"""The pictures of a finished run: where the search looked and what it chose, and how the budget was
-split; and, where it was tried on rows of other origins, how it does there. The only home of
-matplotlib, and slow to load: import it where it is used."""
+"""Draw the pictures of a finished run: the search and its choice, the split of the budget, and the
+accuracy on rows of other origins. Only this module uses matplotlib, which loads slowly: import it
+where it is used."""
 
 import io
 import math
@@ -44,7 +44,7 @@ def search_picture(folder: str | Path, *, own_code: bool = False) -> Path:
 
 
 def save(record: Record) -> Path:
-    """The picture in the run's own folder, and beside it that of its shifts, where it has any."""
+    """Draw the picture into the folder of the run, and one of its shifts, if there are any."""
     figures = {FILE: draw(record)}
     if record.result.get("shifts"):
         figures[SHIFTS_FILE] = draw_shifts(record)
@@ -58,7 +58,7 @@ def save(record: Record) -> Path:
 
 
 def draw(record: Record) -> Figure:
-    """The picture as a figure."""
+    """Draw the picture as a matplotlib Figure."""
     figure = Figure(figsize=_SIZE, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.7, 1))
     picture = record.picture
@@ -92,10 +92,10 @@ def draw(record: Record) -> Figure:
 
 
 def _on_test_rows(record: Record) -> str:
-    """One figure: how many were right, or how far what was told was off."""
+    """The test result in words: the accuracy, or the error of predicted values."""
     figures = figures_in_words(record.result)
     if record.result["test_accuracy"] is not None:
-        return f", {dict(figures)['accuracy']} of the test rows right"
+        return f", test accuracy {dict(figures)['accuracy']}"
     return ", {} {} on the test rows".format(*figures[0]) if figures else ""
 
 
@@ -148,7 +148,7 @@ def _draw_curve(axes: Axes, record: Record, picture: CurvePicture) -> None:
 def _draw_line(axes: Axes, record: Record, picture: LinePicture) -> None:
     """The best r of each sweep over epsilon, and the line through them."""
     delta = record.situation.delta
-    epsilon = gdp.epsilon_from_mu(record.outline.final.mu, delta)
+    epsilon = gdp.epsilon_from_mu(record.outline.schedule.final.mu, delta)
     trials = scored_trials(record.model.trials)
     if not trials:
         _write_remark(axes, "no trial was scored", above=True)
@@ -182,7 +182,7 @@ def _draw_line(axes: Axes, record: Record, picture: LinePicture) -> None:
 
 
 def _draw_scores(axes: Axes, record: Record) -> None:
-    """All trials, of which the best is the model."""
+    """All trials; the best is the model."""
     trials = scored_trials(record.model.trials)
     places = [trial.plan.total_step_size for trial in trials]
     axes.errorbar(
@@ -209,8 +209,8 @@ def _draw_scores(axes: Axes, record: Record) -> None:
 
 
 def _draw_choice(axes: Axes, record: Record) -> None:
-    """Without trials to show there is only a choice, beside what the law would say."""
-    mu, situation = record.outline.final.mu, record.situation
+    """The chosen r and the prior of the law, if no trials may be shown."""
+    mu, situation = record.outline.schedule.final.mu, record.situation
     r = record.final.plan.total_step_size
     reached = [r / 18, r * 18]
     if _is_descent(record):
@@ -228,7 +228,7 @@ def _draw_choice(axes: Axes, record: Record) -> None:
     axes.spines["left"].set_visible(False)
     title = "no trials: what was chosen"
     if record.outline.schedule.sealed:
-        title = "sealed: only the winner is seen"
+        title = "sealed: only the winner is released"
     axes.set_title(title, loc="left", fontsize=12, color=_INK)
     _set_r_axis(axes, record, reached)
 
@@ -241,7 +241,7 @@ def _mark_choice(axes: Axes, record: Record) -> None:
 
 
 def _write_remark(axes: Axes, words: str, *, above: bool) -> None:
-    """A remark in the corner on the left, with room for it beside what is drawn."""
+    """Write a remark in the left corner, and extend the axis to make room for it."""
     lines = textwrap.wrap(words, 56)
     if len(axes.get_yticks()):
         low, high = axes.get_ylim()
@@ -262,8 +262,8 @@ def _write_remark(axes: Axes, words: str, *, above: bool) -> None:
 def _set_r_axis(
     axes: Axes, record: Record, reached: Sequence[float], *, with_noise: bool = True
 ) -> None:
-    """The axis of r, logarithmic, wide enough for `reached`, and the noise it leaves on the weights
-    above, where steps are those of the law."""
+    """Set up the logarithmic axis of r, wide enough for `reached`; above it, the noise on the
+    weights, if steps follow the law."""
     axes.set_xscale("log")
     middle = math.sqrt(min(reached) * max(reached))
     reach = max(1.1 * max(reached) / middle, 4.0)  # where all is one value, it still has ticks
@@ -275,7 +275,7 @@ def _set_r_axis(
     axes.set_xlabel(f"{_R}, at the price of the final run")
     if not with_noise or not _is_descent(record):
         return
-    mu = record.outline.final.mu
+    mu = record.outline.schedule.final.mu
     # Where the space or what is stable ends, r stays there, and the noise above it would be any.
     least, most = (r_of(noise, mu, record.situation) for noise in (1e-99, 1e99))
     inside = max(ends[0], least * 1.001), min(ends[1], most / 1.001)
@@ -294,7 +294,7 @@ def _round_values(
     ends: tuple[float, float],
     inside: tuple[float, float] | None = None,
 ) -> dict[float, float]:
-    """Round values and where they lie, as many as have room for their labels between `ends`."""
+    """Round values and their places, as many as there is room for labels between `ends`."""
     low, high = inside or ends
     placed: dict[float, float] = {}
     for mantissas in ((1, 2, 5), (1,)):
@@ -307,7 +307,7 @@ def _round_values(
 
 
 def _draw_split(axes: Axes, record: Record) -> None:
-    """One bar a kind of payment, in shares of mu squared."""
+    """One bar per kind of payment, in shares of mu squared."""
     budget = record.outline.config.budget
     paid = slots(record.outline)
     names = [f"{slot.count} × {slot.purpose}" if slot.count > 1 else slot.purpose for slot in paid]
@@ -337,7 +337,7 @@ def _draw_split(axes: Axes, record: Record) -> None:
 
 
 def draw_shifts(record: Record) -> Figure:
-    """One bar for the test rows and one for every shift, with a mark for each of its groups."""
+    """One bar for the test rows and one per shift, with a mark for each of its groups."""
     bars = [
         (shift["name"], shift["accuracy"], shift["groups"]) for shift in record.result["shifts"]
     ]
@@ -364,7 +364,7 @@ def draw_shifts(record: Record) -> Figure:
     axes.set_yticks(list(places), names)
     axes.set_ylim(len(bars) - 0.4, -0.6)
     axes.set_xlim(0, 100)
-    axes.set_xlabel("rows right (%); a stroke is a group")
+    axes.set_xlabel("accuracy (%); each mark is a group")
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(labelsize=10, colors=_INK)
     name = _without_formulas(record.result["data"]["name"])
@@ -382,7 +382,7 @@ def _promised(record: Record) -> str:
 
 
 def _score_label(record: Record) -> str:
-    """Where losses are compared, what they become."""
+    """The label of scores; for losses with the formula of the score."""
     score = record.outline.config.score
     if score.measure != "loss":
         return score.label
@@ -390,17 +390,17 @@ def _score_label(record: Record) -> str:
 
 
 def _is_best(number: int, record: Record) -> bool:
-    """Whether no trial of the same sweep scored higher; the earlier of equals."""
+    """Whether a trial has the highest score of its sweep; the earlier of equals."""
     trials = {trial.number: trial for trial in scored_trials(record.model.trials)}
     rivals = [trial for trial in trials.values() if trial.stage == trials[number].stage]
     return max(rivals, key=lambda trial: trial.score or -math.inf).number == number
 
 
 def _is_descent(record: Record) -> bool:
-    """Whether r moves weights as in gradient descent; other optimizers have a scale of their own"""
+    """Whether r is the step size of gradient descent; other optimizers scale their steps."""
     return record.final.plan.optimizer == "sgd"
 
 
 def _without_formulas(name: str) -> str:
-    """A dollar sign would begin a formula."""
+    """Escape dollar signs, which would begin a formula."""
     return printable(name).replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""What may leave of a finished run, copied into a folder of its own."""
+"""Copy what may leave of a finished run into a folder of its own."""
 
 import shutil
 from pathlib import Path
@@ -12,30 +12,31 @@ from dptune.study.run_folder import PICTURES, RunFolder
 from dptune.whole_files import draft_of, new_file, open_regular
 
 _CONFIG = "run.toml"
-_PLACES = ("source", "test", "public", "shifts", "tokenizer")  # in [data]: where rows lie
-# In place of a ledger's address: prices depend on whether one was named.
+_PLACES = ("source", "test", "public", "shifts", "tokenizer")  # the paths of rows in [data]
+# Replaces the address of a ledger: prices depend on whether one was named.
 _NAMED = "kept-by-its-owner"
 
 
 def publish(folder: str | Path, out: str | Path) -> list[str]:
-    """Copy what may leave of the run in `folder` into the new folder `out`, which loads, predicts
-    and has a card; return the names of its files.
+    """Copy what may leave of the run in `folder` into the new folder `out`, which can be loaded,
+    predicts and has a card; return the names of its files.
 
-    Guarantees: every file is one that the run's guarantee covers and is as the study left it; no
-    ledger, checkpoint, key, or path of rows is among them. An error leaves no folder.
+    Guarantees: the run's guarantee covers every file, and every file is as the study wrote it. No
+    ledger, checkpoint, key or path of rows is copied. An error leaves no folder.
     """
     run, target = FinishedRun.open(folder), Path(out)
     if not run.has_digests:
         raise InvalidInput(
-            f"{run.unchecked}, so nothing of it is published. dptune resume {run.path} writes them."
+            f"{run.unchecked}, so it cannot be published. Write them: dptune resume {run.path}"
         )
     if not run.read_guarantee().releases:
         raise InvalidInput(
             f"the guarantee of the run in {run.path} covers nothing, because its trials were "
-            "chosen by scores that were not paid for; nothing of it may leave."
+            "chosen by scores that were not paid for. Nothing of it may leave; run a study whose "
+            "scores are paid for or public."
         )
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InvalidInput(f"{target} is there already; give a new folder.")
+        raise InvalidInput(f"{target} exists already; give a new folder.")
     draft = draft_of(target)
     try:
         _fill(draft, run)
@@ -51,17 +52,17 @@ def publish(folder: str | Path, out: str | Path) -> list[str]:
 
 
 def _fill(draft: Path, run: FinishedRun) -> None:
-    shutil.rmtree(draft, ignore_errors=True)  # what a kill left
+    shutil.rmtree(draft, ignore_errors=True)  # left by a killed process
     draft.mkdir(parents=True)
-    copies, there = RunFolder(draft), may_leave(run)
+    copies, names = RunFolder(draft), may_leave(run)
     pictures = [name for name in PICTURES if (run.path / name).exists()]
-    for name in [*(name for name in there if name in run.files), *pictures]:
+    for name in [*(name for name in names if name in run.files), *pictures]:
         _copy(run, name, draft / name)
-    found = digests(copies)
+    actual = digests(copies)
     for name, digest in run.files.items():
-        if found.get(name) != digest:
+        if actual.get(name) != digest:
             raise FolderProblem(
-                f"{run.path / name} is not what the study left there, by its SHA-256 in "
+                f"{run.path / name} has changed since the study wrote it, by its SHA-256 in "
                 f"result.json. {run.advice(name)}"
             )
     copies.write(_CONFIG, _without_places(copies.read(_CONFIG) or ""))
@@ -70,17 +71,16 @@ def _fill(draft: Path, run: FinishedRun) -> None:
 
 def _copy(run: FinishedRun, name: str, target: Path) -> None:
     place = run.path / name
-    # A link might lead to anything that whoever publishes may read.
+    # A link could lead to any file that you can read.
     if not place.resolve().is_relative_to(run.path.resolve()):
-        raise FolderProblem(f"{place} is a link to another place; put the file itself there.")
+        raise FolderProblem(f"{place} is a link to another place; replace it by the file itself.")
     target.parent.mkdir(parents=True, exist_ok=True)
     with run.undamaged(name), open_regular(place) as source, new_file(target) as copy:
         shutil.copyfileobj(source, copy)
 
 
 def _without_places(text: str) -> str:
-    """What was asked, without paths of rows and the address of a ledger, on which no digest
-    depends."""
+    """The config without paths of rows and the address of the ledger; no digest depends on them."""
     plain = read_toml(text, "run.toml")
     plain["data"] = {key: value for key, value in plain["data"].items() if key not in _PLACES}
     if plain["run"]["ledger"]:

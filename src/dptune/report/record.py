@@ -4,19 +4,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dptune.data.preprocess import Preprocessing
+from dptune.columns import Encoding
 from dptune.data.rows import CLASSES_UNTIL_BOUGHT
 from dptune.errors import DptuneError, FolderProblem
 from dptune.plain_data import UNFIT
+from dptune.preparation.pipeline import prepare
+from dptune.preparation.step import Decision, State, Step
 from dptune.report.summary import Summary
 from dptune.search.base import Situation
 from dptune.search.picture import Picture
 from dptune.search.trial import Trial
 from dptune.study.finished_run import FinishedRun
 from dptune.study.outline import Outline
+from dptune.study.paid_statistics import read_statistic
 from dptune.study.planning import read_config
-from dptune.study.prepare import Prepared, prepare
-from dptune.study.runner import read_census, read_figure
+from dptune.study.runner import read_census
 from dptune.study.trained_model import TrainedModel, load_from
 
 
@@ -48,8 +50,8 @@ class Record:
                 reused=bool(config.reuse),
                 set_aside=result.get("set_aside", 0.0),  # which earlier versions did not do
             )
-            outline = _prepared(outline, folder, model).known_to(outline)
-            situation = outline.situation(outline.final, model.trials, census)
+            outline = outline.prepared(_prepared(outline, folder, model))
+            situation = outline.situation(outline.schedule.final, model.trials, census)
         except (*UNFIT, DptuneError) as error:
             raise FolderProblem(
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "
@@ -72,12 +74,16 @@ class Record:
     @property
     def picture(self) -> Picture | None:
         """What the method shows of its search, where it has a view of its own."""
-        search, final = self.outline.config.search, self.outline.final
+        search, final = self.outline.config.search, self.outline.schedule.final
         return search.picture(self.situation, final.mu)
 
 
-def _prepared(outline: Outline, folder: FinishedRun, model: TrainedModel) -> Prepared:
+def _prepared(outline: Outline, folder: FinishedRun, model: TrainedModel) -> State:
     """As the search knew it, from what was paid for."""
-    unit_rows, encoding = outline.config.preparation.unit_rows, model.preprocessing.encoding
-    plain = Preprocessing(unit_rows=unit_rows, encoding=encoding)
-    return prepare(outline, plain, lambda label, _, shape: read_figure(folder, label, shape))
+    plan, encoding = outline.preparation, model.preprocessing.encoding
+    start = plan.start(None if encoding is None else Encoding(encoding.columns))
+
+    def stored(step: Step, decision: Decision, state: State) -> Any:
+        return read_statistic(folder, plan, step, state)
+
+    return prepare(plan, stored, start)

@@ -62,7 +62,7 @@ class Summary:
     @property
     def trains(self) -> str:
         """What was trained, in words; version 0.1 trained linear models only."""
-        return str(self.result.get("trains", LinearEngine.trains))
+        return str(self.result.get("trains", LinearEngine().traits.trains))
 
     @property
     def slots(self) -> tuple[Slot, ...] | None:

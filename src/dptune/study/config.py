@@ -6,7 +6,6 @@ A run folder holds the resolved configuration; the same file, or a part of it, c
 
 import hashlib
 import json
-import math
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -19,7 +18,6 @@ import tomli_w
 
 from dptune import validate
 from dptune.accounting import Budget
-from dptune.columns.encoding import MOST_CURVED
 from dptune.columns.spec import Columns
 from dptune.data.rows import DataFacts
 from dptune.engines.base import Engine
@@ -29,6 +27,7 @@ from dptune.errors import InvalidInput
 from dptune.ledger.address import is_file, without_secrets
 from dptune.plain_data import read_toml
 from dptune.plan import TrainPlan
+from dptune.preparation.options import Preparation as Preparation
 from dptune.search.base import SearchMethod
 from dptune.search.methods import method_named
 from dptune.search.score import HeldOutScore, NoisyScore, PublicScore, Score, UnpaidScore
@@ -82,126 +81,6 @@ DATA = (
     "texts_per_unit",
 )
 Built = TypeVar("Built")
-MOST_SHARE = 0.5  # of mu^2, for one thing that prepares rows
-_MOST_ROOM = 10_000  # features, for curves
-AUTO = "auto"  # of a share: bought at the usual price where that is worth it (recipe.py)
-
-
-@dataclass(frozen=True)
-class Preparation:
-    """What is done to features: columns mapped to [-1, 1] from declared `ranges`, each a (low,
-    high), or standardised with public rows; rows scaled to unit length; a private mean subtracted
-    for `center_share` of mu^2; rows whitened by a private second moment for `whiten_share` of it.
-    Of columns by name that do not declare them, ranges are bought for `range_share` of mu^2 and
-    names of categories for `category_share` of it; names of classes that nobody declared are bought
-    for `class_share` of it. Where there are no ranges, a noisy count for
-    `logarithm_share` of it says whether rows are taken by the logarithm of their numbers. Of the
-    shares, 0 is never, a number always, and "auto" where it is worth its price. With `shrink_mean`,
-    a mean that is planned to be mostly noise is shrunk, which older versions did not do. With
-    `finer_mean`, rows that are taken by the logarithm of their numbers are centred more finely, for
-    the price of a leg of the final run, where that is worth it; nor did they do that. With
-    `rescale`, rows of unit length are scaled back to it before they are whitened and at the end.
-    With `shorten`, rows are not scaled to unit length: those longer than is usual, by noisy counts
-    of lengths, are cut to that; "auto" is for values, to which lengths matter. None is how older
-    versions treated values: scaled, and never checked.
-    With `curves`, a linear model draws curves of that degree over numbers and dates that have a
-    range; 1 is a straight line, "auto" as high a degree as the rows bear. Where columns turn out to
-    have two values, over which there are no curves, it is raised over the others up to
-    `curves_up_to`, to no more features than were planned: `curves_room` more than straight lines
-    make, or as many as the degree makes over all. That is also how far "auto" goes; None for
-    `curves_up_to` is 6, or a degree that was asked for."""
-
-    unit_rows: bool = True
-    standardize: bool = False
-    center_share: float | str = AUTO
-    whiten_share: float | str = AUTO
-    range_share: float | str = AUTO
-    category_share: float | str = AUTO
-    class_share: float | str = AUTO
-    logarithm_share: float | str = AUTO
-    shrink_mean: bool = True
-    finer_mean: bool = True
-    rescale: bool = True
-    ranges: tuple[tuple[float, float], ...] = ()
-    shorten: bool | str | None = AUTO
-    curves: int | str = AUTO
-    curves_up_to: int | None = None
-    curves_room: int | None = None
-
-    def __post_init__(self) -> None:
-        validate.store(
-            self,
-            unit_rows=validate.flag(unit_rows=self.unit_rows),
-            standardize=validate.flag(standardize=self.standardize),
-            center_share=_share(center_share=self.center_share),
-            whiten_share=_share(whiten_share=self.whiten_share),
-            range_share=_share(range_share=self.range_share),
-            category_share=_share(category_share=self.category_share),
-            class_share=_share(class_share=self.class_share),
-            logarithm_share=_share(logarithm_share=self.logarithm_share),
-            shrink_mean=validate.flag(shrink_mean=self.shrink_mean),
-            finer_mean=validate.flag(finer_mean=self.finer_mean),
-            rescale=validate.flag(rescale=self.rescale),
-            ranges=_ranges(self.ranges),
-        )
-        if self.shorten not in (AUTO, None):
-            validate.store(self, shorten=validate.flag(shorten=self.shorten))
-        self._check_curves()
-        whitened = self.whiten_share not in (AUTO, 0)
-        if whitened and not (self.unit_rows and self.rescale):
-            raise InvalidInput(
-                "rows are whitened where they are scaled to unit length, before and after "
-                f"(unit_rows and rescale), and whiten_share is {self.whiten_share}; make it 0."
-            )
-        if self.shorten is True and not (self.unit_rows and self.rescale):
-            raise InvalidInput(
-                "rows are shortened in place of being scaled to unit length, which was switched "
-                "off (unit_rows or rescale); leave shorten out."
-            )
-        if self.ranges and self.standardize:
-            raise InvalidInput(
-                "columns are brought to one scale by declared ranges or by public rows "
-                "(standardize), and both were asked for; leave one out."
-            )
-
-    def _check_curves(self) -> None:
-        """Their degree, how far it may rise, and in which room."""
-        if self.curves_up_to is not None:
-            most = validate.whole(1, at_most=MOST_CURVED, curves_up_to=self.curves_up_to)
-            validate.store(self, curves_up_to=most)
-        if self.curves_room is not None:
-            room = validate.whole(0, at_most=_MOST_ROOM, curves_room=self.curves_room)
-            validate.store(self, curves_room=room)
-        if self.curves == AUTO:
-            return
-        named = {f'curves, if not "{AUTO}",': self.curves}
-        degree = validate.whole(1, at_most=MOST_CURVED, **named)
-        validate.store(self, curves=degree)
-        up_to = degree if self.curves_up_to is None else self.curves_up_to
-        if up_to < degree:
-            raise InvalidInput(
-                f"curves of degree {degree} are asked for, and curves_up_to is {up_to}; "
-                "make it larger, or leave it out."
-            )
-        if self.curves_room is not None and up_to == degree:
-            raise InvalidInput(
-                f"curves of degree {degree} are asked for, and room for more "
-                f"(curves_room is {self.curves_room}), which is for curves that may rise; say how "
-                'far with curves_up_to, leave curves to us ("auto"), or leave curves_room out.'
-            )
-        if self.curves_room is None and degree == 1 < up_to:
-            raise InvalidInput(
-                f"straight lines are asked for (curves is 1), and curves_up_to is {up_to}; leave "
-                'curves to us ("auto"), or curves_up_to out.'
-            )
-
-    def must_fit(self, columns: int) -> None:
-        """Refuse ranges that are not one a column."""
-        if self.ranges and len(self.ranges) != columns:
-            raise InvalidInput(
-                f"ranges has {len(self.ranges)} pairs, and the data have {columns} columns of "
-                "features; give one pair (low, high) a column, in their order, none for the label."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,7 +258,7 @@ def without_engine_options(
 def usual_preparation(facts: DataFacts, engine: Engine[Any]) -> Preparation:
     """Where nobody asks for one: rows of a table scaled to unit length, if the engine wants that,
     all others as they are."""
-    scaled = facts.is_table and engine.wants_unit_rows and not engine.takes_ids
+    scaled = facts.is_table and engine.traits.wants_unit_rows and not engine.traits.takes_ids
     return Preparation(unit_rows=scaled)
 
 
@@ -394,7 +273,7 @@ def usual_measure(facts: DataFacts) -> dict[str, Any]:
 
 def usual_space(search: SearchMethod, engine: Engine[Any]) -> Space:
     """Where a search looks unless told."""
-    own = engine.usual_space
+    own = engine.traits.usual_space
     return search.usual_space if own is None else Space(**own)
 
 
@@ -406,8 +285,9 @@ def preparation_from(options: Mapping[str, Any]) -> Preparation:
     if "range_share" not in options:
         options = {"range_share": 0.0, "category_share": 0.0, **options}
     before = {"shorten": None, "curves": 1, "logarithm_share": 0.0}
-    before |= {"shrink_mean": False, "finer_mean": False, "class_share": 0.0}
+    before |= {"shrink_mean": False, "class_share": 0.0}
     options = {**before, **options}
+    options.pop("finer_mean", None)  # which this version does not do: see `versions`
     return build(Preparation, options, "[preparation]")
 
 
@@ -448,37 +328,6 @@ def _absolute(**named: str | Path) -> str:
         raise InvalidInput(f"{name} must be an address or a path; got {type(given).__name__}.")
     address = str(given)
     return os.path.abspath(address) if address and is_file(address) else address
-
-
-def _share(**named: Any) -> float | str:
-    ((name, given),) = named.items()
-    if isinstance(given, str):
-        if given != AUTO:
-            raise InvalidInput(f'{name} must be a share of mu^2 or "{AUTO}"; got {given!r}.')
-        return given
-    return validate.non_negative(**named, at_most=MOST_SHARE)
-
-
-def _ranges(given: Any) -> tuple[tuple[float, float], ...]:
-    try:
-        pairs = [(_finite(low), _finite(high)) for low, high in given]
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput(
-            f"ranges must be pairs of finite numbers (low, high), one a column; got {given!r}."
-        ) from None
-    for number, (low, high) in enumerate(pairs, start=1):
-        if not high / 2 - low / 2 > 0:  # half the width is divided by, so it must not vanish
-            raise InvalidInput(
-                f"the range of column {number} goes from {low:g} to {high:g}; give the lower end "
-                "first, and a column that never changes any range around its value."
-            )
-    return tuple(pairs)
-
-
-def _finite(end: Any) -> float:
-    if isinstance(end, bool | str) or not math.isfinite(end):
-        raise ValueError
-    return float(end)
 
 
 def _must_know(plain: Mapping[str, Any], known: tuple[str, ...], where: str) -> None:

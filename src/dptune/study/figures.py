@@ -86,7 +86,7 @@ def on_test_rows(
         told = {PERPLEXITY: _perplexity(model, rows)}
         # A GPU may have no room for a second model, and nothing of what was paid is lost for that.
         with suppress(torch.cuda.OutOfMemoryError):
-            if (begun := engine.untrained(rows.shape)) is not None:
+            if (begun := engine.inspection.initial_model(rows.shape)) is not None:
                 told[BEFORE] = _perplexity(begun, rows)
         return told
     found, asked = _answers(model, rows, data.loss)

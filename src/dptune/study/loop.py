@@ -52,7 +52,7 @@ class Compare:
 class Leg:
     """Go on with the final run. Answer: whether this leg is in the model."""
 
-    number: int  # from 1, unless that was given for something else
+    number: int  # from 1
     legs: int
     plan: TrainPlan
     setting: Setting  # of all legs together
@@ -148,7 +148,7 @@ def _last_stage(
     models: bool,
 ) -> Loop:
     """One run, leg by leg, or the trials of the last stage, of which the best is taken."""
-    stage = outline.final
+    stage = outline.schedule.final
     if stage.trials > 1:
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])
         return Result(trials, census, chosen, is_trial=True)
@@ -159,8 +159,7 @@ def _last_stage(
             setting = replace(setting, notes=(*setting.notes, UNSCORED))
     plans = outline.leg_plans(setting, census)
     done = []
-    first = 1 + outline.gave_a_leg
-    for number, plan in enumerate(plans, start=first):
+    for number, plan in enumerate(plans, start=1):
         if (yield Leg(number, outline.legs, plan, setting, trials, census)):
             done.append(plan)
     notes = list(setting.notes)

@@ -4,27 +4,24 @@ Whoever calls must have paid for `event`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dptune import validate
 from dptune.data.rows import Rows
-from dptune.data.tables import directions, table_of, wide_chunks
 from dptune.engines.base import Engine, Model
 from dptune.engines.evaluation import Evaluation, Tally
 from dptune.engines.randomness import Randomness
 from dptune.noise import add_noise
+from dptune.preparation.lengths import CELLS, counts_by_length, typical_length
 from dptune.privacy import NoisyCount
 from dptune.search.base import Census
 from dptune.search.score import NoisyScore, Score, release_counts
 
-_NORM_EXPONENTS = np.arange(-40.0, 40.5, 0.5)  # of two
 _SPREAD = 0.5  # of what rows add to a score, from 0 to 1: at most
-CELLS_OF_LENGTHS = len(_NORM_EXPONENTS)
 COUNTS_OF_ERRORS = 3  # what `measure_errors` counts
 _CLOSE = NoisyScore(measure="loss", loss_bound=0.5)  # half the squared error of half the range
 _UNIT = 2.0**-24  # float64 sums of its multiples are exact up to 2^29
@@ -167,42 +164,12 @@ def _shares(exact: Sequence[float], rows: Rows) -> tuple[list[float], float]:
 
 def histograms(rows: Rows, classes: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Exact counts of rows by class and by length."""
-    by_class, by_length = np.zeros(classes), np.zeros(CELLS_OF_LENGTHS)
+    by_class, by_length = np.zeros(classes), np.zeros(CELLS)
     for chunk in rows.chunks():
-        by_length += _counts_by_length(chunk.norms[:, 0].double().cpu().numpy())
+        by_length += counts_by_length(chunk.norms[:, 0].double().cpu().numpy())
         if classes:
             by_class += np.bincount(chunk.targets.cpu().numpy(), minlength=classes)
     return by_class, by_length
-
-
-def private_lengths(
-    tables: Iterable[NDArray[Any]],
-    columns: int,
-    noise: float,
-    rows: int,
-    stream_normal: validate.Normal,
-) -> NDArray[np.float64]:
-    """Noisy counts of rows by length: a row is in one cell, so they are one `NoisyCount`."""
-    by_length = np.zeros(CELLS_OF_LENGTHS)  # exact, whatever the order: noise comes last
-    for chunk in (chunk for table in tables for chunk in wide_chunks(table_of(table))):
-        by_length += _counts_by_length(directions(chunk)[1])
-    return add_noise(by_length, noise, stream_normal)
-
-
-def typical_length(noisy: NDArray[np.float64], noise: float) -> float | None:
-    """The median length, from cells that stand out of the noise; None where none does."""
-    clear = np.where(noisy > 4 * noise, noisy, 0.0)
-    if not clear.any():
-        return None
-    middle = int(np.searchsorted(np.cumsum(clear), clear.sum() / 2))
-    return float(2.0 ** _NORM_EXPONENTS[middle])
-
-
-def _counts_by_length(lengths: NDArray[np.float64]) -> NDArray[np.int64]:
-    with np.errstate(divide="ignore"):  # a row of zeros is among the shortest
-        places = np.rint(2 * (np.log2(lengths) - _NORM_EXPONENTS[0]))
-    cells = np.clip(places, 0, CELLS_OF_LENGTHS - 1).astype(int)
-    return np.bincount(cells, minlength=CELLS_OF_LENGTHS)
 
 
 def _worth(evaluation: Evaluation, score: Score) -> float:

@@ -1,7 +1,6 @@
 """What a study will do and pay for, worked out before a row is read."""
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context
@@ -11,21 +10,20 @@ from typing import Any
 import numpy as np
 
 from dptune import accounting, validate
-from dptune.columns.marks import COARSE, FINE, Marks
-from dptune.columns.private_ranges import marks_for
 from dptune.data.rows import IDS, DataFacts
 from dptune.engines.base import Engine
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
+from dptune.preparation.centring import MEAN
+from dptune.preparation.class_names import CLASSES, class_event
+from dptune.preparation.pipeline import Plan, plan
+from dptune.preparation.step import State
 from dptune.privacy import (
     Composition,
     Event,
     NoisyCount,
-    NoisyRanks,
     Parallel,
     Price,
-    PrivateMean,
-    PrivateSecondMoment,
     SubsetSearch,
     ThresholdedCount,
     total,
@@ -44,37 +42,18 @@ from dptune.search.sealing import Sealing, seal
 from dptune.search.space import Setting, Space
 from dptune.search.trial import Trial
 from dptune.study.config import Config
-from dptune.study.curves import Curves
 from dptune.study.measure import COUNTS_OF_ERRORS
-from dptune.study.paid_columns import (
-    CATEGORIES,
-    CLASSES,
-    MOST_SHARE_UNASKED,
-    RANGES,
-    categories_bought,
-    noise_of,
-    ranges_bought,
-)
 from dptune.study.recipe import (
-    FINER_MEAN,
-    LENGTH_SHARE,
-    LENGTHS,
-    LOGARITHMS,
-    MEAN,
-    SECOND_MOMENT,
-    Shares,
-    constant,
-    curves,
+    case_of,
+    class_share_of,
     is_sampled,
     legs_of,
     recipe_of,
-    shares,
-    shortens,
+    seen,
 )
 
 CHECK = "check of the final model"
 _ROOM, _ROOM_IF_SAMPLED = 1e-14, 3e-4  # of mu^2: more than calibrations miss their target by
-_ROOM_OF_A_LEG = 1e-12  # of mu^2: more than its square root is rounded by
 
 
 @dataclass(frozen=True)
@@ -87,9 +66,8 @@ class Outline:
     `curvature` is the largest eigenvalue of the second moment of the prepared rows, as far as it is
     known by now; for rows of unit length it is at most 1. `features` are how many a model sees of a
     row, once that is known: fewer than planned where columns turned out to have two values, over
-    which no curves are drawn. `gave_a_leg`: whether the first leg of the final run was given for a
-    finer mean. `classes`: how many there are, once their names are bought. No payment depends on
-    any of them.
+    which no curves are drawn. `classes`: how many there are, once their names are bought. No
+    payment depends on any of them.
     """
 
     config: Config
@@ -98,16 +76,22 @@ class Outline:
     set_aside: float = 0.0
     curvature: float = 1.0
     features: int | None = None
-    gave_a_leg: bool = False
     classes: int | None = None
 
     def __post_init__(self) -> None:
-        validate.store(self, data=self.curves.seen(self.data))
+        validate.store(self, data=seen(self.data, self.preparation))
 
     @cached_property
-    def curves(self) -> Curves:
-        """That a linear model draws over the columns of a table."""
-        return curves(self.config, self.data)
+    def preparation(self) -> Plan:
+        """What is done to rows, step by step."""
+        return plan(case_of(self.config, self.data, self.set_aside))
+
+    def prepared(self, state: State) -> "Outline":
+        """The same with what a search may use of how rows were prepared."""
+        features = None if state.encoding is None else state.encoding.width
+        if (state.curvature, features) == (self.curvature, self.features):
+            return self  # which may know dear facts by now
+        return replace(self, curvature=state.curvature, features=features)
 
     @property
     def data_by_now(self) -> DataFacts:
@@ -133,8 +117,9 @@ class Outline:
     @cached_property
     def facts(self) -> Facts:
         """What the search may know, and prices go by."""
-        preparation, prior = self.config.preparation, self.engine.prior_for(self.data)
-        unit_rows = preparation.unit_rows and (preparation.rescale or not self.shares.center)
+        asked, prior = self.config.preparation, self.engine.traits.prior
+        rescaled = asked.rescale or not self.preparation[MEAN].share
+        unit_rows = asked.unit_rows and rescaled
         return Facts(
             self.data.columns,
             self.data.outputs,
@@ -143,7 +128,7 @@ class Outline:
             prior,
             self.data.count,
             self.parameters,
-            self.engine.linear_in_rows,
+            self.engine.traits.linear_in_rows,
         )
 
     @property
@@ -190,138 +175,25 @@ class Outline:
     @property
     def precision(self) -> str:
         """In which rows are kept; numbers of words are not rounded."""
-        return IDS if self.engine.takes_ids else self.config.precision
-
-    @cached_property
-    def shares(self) -> Shares:
-        """Of mu^2, for the steps of preparation that are paid."""
-        return shares(self.config, self.data)
-
-    @property
-    def shortens(self) -> bool:
-        """Whether rows are cut to their usual length, and not scaled to it."""
-        return shortens(self.config, self.data)
-
-    @cached_property
-    def mean(self) -> PrivateMean | None:
-        share = self.shares.center * self.config.budget.mu_squared()
-        return PrivateMean(noise_multiplier=1 / math.sqrt(share)) if share else None
-
-    @cached_property
-    def second_moment(self) -> PrivateSecondMoment | None:
-        share = self.shares.whiten * self.config.budget.mu_squared()
-        return PrivateSecondMoment(noise_multiplier=1 / math.sqrt(share)) if share else None
-
-    @property
-    def constant(self) -> float:
-        """What a column beside centred rows holds; 0 where there is none."""
-        return constant(self.config, self.data)
-
-    @cached_property
-    def unlike(self) -> NoisyCount | None:
-        """What says whether rows are taken by the logarithm of their numbers."""
-        share = self.shares.logarithms * self.config.budget.mu_squared()
-        return NoisyCount(noise=1 / math.sqrt(share)) if share else None
-
-    @cached_property
-    def lengths(self) -> NoisyCount | None:
-        """Counts of rows by length, where rows are whitened: a column about as long as they are
-        then joins them before they are scaled for the first time, which else loses their length.
-        Or where they are cut to that length."""
-        share = LENGTH_SHARE * self.config.budget.mu_squared()
-        wanted = self.second_moment is not None and self.engine.wants_constant
-        wanted = wanted or self.shortens
-        return NoisyCount(noise=1 / math.sqrt(share)) if wanted else None
-
-    @cached_property
-    def ranged(self) -> tuple[str, ...]:
-        """The columns whose ranges are bought."""
-        return ranges_bought(self.config, self.data).columns
-
-    @cached_property
-    def ranks(self) -> NoisyRanks | None:
-        """What their ranges are found by."""
-        if not self.ranged:
-            return None
-        noise = noise_of(self.config, len(self.ranged), self.shares.ranges)
-        return NoisyRanks(columns=len(self.ranged), noise=noise)
-
-    @property
-    def tells_sizes(self) -> bool:
-        """Whether ranges are bought to see if columns are of one size, and not for curves."""
-        return bool(self.ranged) and self.data.as_given and not self.curves.room
-
-    @property
-    def ranges_are_rough(self) -> bool:
-        """Too rough for rows to be cut off at their ends."""
-        # What was dear before there were coarse marks; runs of older versions go on with that.
-        dear = self.shares.ranges > MOST_SHARE_UNASKED and not self.curves.room
-        return self.tells_sizes or dear or self.marks is COARSE
-
-    @property
-    def marks(self) -> Marks:
-        """By which ranges are told."""
-        return FINE if self.ranks is None else marks_for(self.ranks.noise, self.data.count)
-
-    @cached_property
-    def categorized(self) -> tuple[str, ...]:
-        """The columns whose categories are bought."""
-        return categories_bought(self.config, self.data).columns
-
-    @cached_property
-    def names(self) -> ThresholdedCount | None:
-        """What their categories are found by."""
-        if not self.categorized:
-            return None
-        share = self.shares.categories * self.config.budget.mu_squared()
-        return accounting.calibrate_thresholded(
-            mu=math.sqrt(share), slack=self._slack_of_one, counts=len(self.categorized)
-        )
+        return IDS if self.engine.traits.takes_ids else self.config.precision
 
     @cached_property
     def class_names(self) -> ThresholdedCount | None:
         """What names of classes are found by."""
-        share = self.shares.classes * self.config.budget.mu_squared()
-        if not share:
-            return None
-        return accounting.calibrate_thresholded(
-            mu=math.sqrt(share), slack=self._slack_of_one, counts=1
-        )
-
-    @property
-    def measuring(self) -> dict[str, NoisyCount | PrivateMean | PrivateSecondMoment]:
-        """What is measured on encoded rows to prepare them, by label, in the order it happens."""
-        named = {
-            LOGARITHMS: self.unlike,
-            LENGTHS: self.lengths,
-            MEAN: self.mean,
-            SECOND_MOMENT: self.second_moment,
-        }
-        return {label: event for label, event in named.items() if event}
+        return class_event(self.preparation.case, class_share_of(self.config, self.data))
 
     @property
     def preparing(self) -> dict[str, Event]:
-        """All that prepares rows and is paid for, likewise."""
-        named = {
-            CLASSES: self.class_names,
-            CATEGORIES: self.names,
-            RANGES: self.ranks,
-            **self.measuring,
-        }
-        return {label: event for label, event in named.items() if event}
+        """All that is paid for before the search, by label, in the order it happens."""
+        classes: dict[str, Event] = {} if self.class_names is None else {CLASSES: self.class_names}
+        return classes | self.preparation.events
 
     @cached_property
     def slack(self) -> float:
         """Of each run and of each sweep's scores, where they are sampled, or of a sealed search."""
         if not (self.samples or self.samples_scores or self.config.search.sealing):
             return 0.0
-        return self._slack_of_one
-
-    @property
-    def _slack_of_one(self) -> float:
-        """Of whatever needs one: of the ledger's, where one was named."""
-        usual = accounting.default_slack(self.config.budget.delta)
-        return accounting.slack_of_one(self.set_aside) or usual
+        return self.preparation.case.slack
 
     @property
     def slack_of_a_run(self) -> float:
@@ -420,40 +292,6 @@ class Outline:
         return self.legs > 1 and self.schedule.final.trials == 1 and not self.schedule.sealed
 
     @property
-    def final(self) -> Stage:
-        """The last stage as it is run: without a leg that was given away."""
-        stage = self.schedule.final
-        left = (self.legs - 1) / self.legs
-        return replace(stage, mu_squared=stage.mu_squared * left) if self.gave_a_leg else stage
-
-    @property
-    def refines(self) -> bool:
-        """Whether the first leg of the final run is given for a finer mean of unlike rows, if there
-        are any."""
-        planned = self.config.preparation.finer_mean and self.continues
-        return planned and self.unlike is not None and self.mean is not None
-
-    @cached_property
-    def finer_mean(self) -> PrivateMean:
-        """At the price of a leg, or a hair less, for which it is exchanged."""
-        share = self.price_of(self._longest(self._leg)).mu_squared * (1 - _ROOM_OF_A_LEG)
-        return PrivateMean(noise_multiplier=1 / math.sqrt(share))
-
-    def leg_label(self, leg: int) -> str:
-        """Of the payment for one leg of the final run, from 1; the first may pay for more than
-        that."""
-        label = f"final run, leg {leg}"
-        return f"{FINER_MEAN} or {label}" if leg == 1 and self.refines else label
-
-    def payment_for(self, name: str) -> str:
-        """The label of the payment for what has a name of its own."""
-        return self.leg_label(1) if name == FINER_MEAN else name
-
-    def price_tag(self, figure: str) -> Event:
-        """As what a figure of all rows, which prepares them, is paid."""
-        return self.finer_mean if figure == FINER_MEAN else self.preparing[figure]
-
-    @property
     def held_out_every(self) -> int | None:
         """One in how many rows only scores trials; None where all rows train them."""
         return self.config.score.held_out_every
@@ -472,8 +310,7 @@ class Outline:
 
     @cached_property
     def payments(self) -> tuple[tuple[str, Event], ...]:
-        """Everything with a label, in the order it will happen, but for a finer mean, which is
-        taken with the first."""
+        """Everything with a label, in the order it will happen."""
         if self.schedule.sealed:
             # What cannot be run is refused now: later the refusal itself would tell of a trial.
             for steps in self.space.steps:
@@ -493,7 +330,7 @@ class Outline:
                 listed.append((scores_label(sweep), sweep.score))
         if self.schedule.final.trials == 1:
             leg = self._longest(self._leg)
-            listed += [(self.leg_label(number), leg) for number in range(1, self.legs + 1)]
+            listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
         if self.schedule.check:
             listed.append((CHECK, self.schedule.check))
         return tuple(listed)
@@ -600,7 +437,7 @@ class Outline:
     def leg_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
         """The final run cut into legs of equal price; only the last takes free steps. Where the
         mean of its second half is released, legs take of that what lies in them."""
-        plans, legs = [], self.legs - self.gave_a_leg
+        plans, legs = [], self.legs
         for leg in range(legs):
             start, end = (setting.steps * part // legs for part in (leg, leg + 1))
             plan = self.plan(replace(setting, steps=end - start), self._leg, census=census)
@@ -647,6 +484,10 @@ def objective(*, weighs: bool, weighted: bool) -> str:
 
 def trial_label(number: int) -> str:
     return f"trial {number}"
+
+
+def leg_label(leg: int) -> str:
+    return f"final run, leg {leg}"
 
 
 def scores_label(sweep: Stage) -> str:

@@ -21,15 +21,14 @@ from dptune.errors import BudgetExceeded, FolderProblem, InvalidInput
 from dptune.ledger import Ledger
 from dptune.ledger.address import are_one
 from dptune.own_code import must_be_absolute, must_be_given
+from dptune.preparation.logarithms import sure_share
+from dptune.preparation.options import AUTO, MOST_SHARE
 from dptune.privacy import Event, Price, total
 from dptune.rounding import allowance, cost
 from dptune.search.base import Census
 from dptune.search.space import Space
 from dptune.search.trial import Trial
-from dptune.study import logarithms
 from dptune.study.config import (
-    AUTO,
-    MOST_SHARE,
     Config,
     build,
     default_delta,
@@ -42,12 +41,13 @@ from dptune.study.config import (
 )
 from dptune.study.outline import Outline, is_final
 from dptune.study.payments import Payments
-from dptune.study.recipe import settled, shares
+from dptune.study.recipe import case_of, settled
 from dptune.study.rehearsal import rehearse
 from dptune.study.run_folder import RunFolder
 from dptune.study.run_settings import AS_IT_WAS, read_settings
 from dptune.study.runner import read_census
-from dptune.study.statement import guarantee_for, noise_notes
+from dptune.study.statement import Paid, Released, guarantee_for, noise_notes
+from dptune.study.versions import must_be_reusable
 from dptune.table_files import listed
 
 # Shares of mu^2 that are dear or of no use at another budget.
@@ -98,7 +98,7 @@ def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
     if not as_it_was:
         raise FolderProblem(f"{name} was changed after the study began. {AS_IT_WAS}")
     must_be_absolute(engine, name)
-    must_be_given(config.engine.own_functions.values(), name, asked=own_code)
+    must_be_given(config.engine.traits.own_functions.values(), name, asked=own_code)
     return config
 
 
@@ -107,8 +107,10 @@ def decided(config: Config, facts: DataFacts) -> Config:
     search is reused, where there is one, and else by public numbers."""
     if config.reuse:
         _must_have_a_search(config)
-        must_be_given(config.engine.own_functions.values(), "this study", asked=True)
-        theirs = read_config(RunFolder.open(config.reuse))
+        must_be_given(config.engine.traits.own_functions.values(), "this study", asked=True)
+        folder = RunFolder.open(config.reuse)
+        must_be_reusable(folder)
+        theirs = read_config(folder)
         asked, then = config.preparation, theirs.preparation
         if then.class_share:
             raise InvalidInput(
@@ -126,20 +128,11 @@ def decided(config: Config, facts: DataFacts) -> Config:
         if "range_share" not in names:  # with other ranges, rows may need no logarithm
             as_then.pop("logarithm_share", None)
         if as_then.get("logarithm_share"):
-            sure = logarithms.sure_share(config, facts)
+            sure = sure_share(case_of(config, facts))
             as_then["logarithm_share"] = min(max(as_then["logarithm_share"], sure), MOST_SHARE)
         as_then["shrink_mean"] = then.shrink_mean
-        as_then["finer_mean"] = asked.finer_mean and _wants_finer_mean(theirs, facts)
         config = replace(config, preparation=replace(asked, **as_then))
     return settled(config, facts)
-
-
-def _wants_finer_mean(config: Config, facts: DataFacts) -> bool:
-    """Also where none is planned because the first is fine enough at this budget."""
-    if config.preparation.finer_mean:
-        return True
-    wanted = replace(config, preparation=replace(config.preparation, finer_mean=True))
-    return not settled(wanted, facts).preparation.finer_mean
 
 
 def outline(data: Data, config: Config) -> Outline:
@@ -166,7 +159,9 @@ def outline(data: Data, config: Config) -> Outline:
             "values and words are not right or wrong, so trials are compared by their loss; use a "
             "score with measure='loss'."
         )
-    if config.balance == "classes" and not (data.facts.has_classes and config.engine.weighs_rows):
+    if config.balance == "classes" and not (
+        data.facts.has_classes and config.engine.traits.weighs_rows
+    ):
         why = f"the engine {config.engine.name} does not weigh rows by class"
         if not data.facts.has_classes:
             why = (
@@ -191,8 +186,8 @@ def outline(data: Data, config: Config) -> Outline:
     planned.engine.check(planned.recipe)
     planned.engine.must_take(planned.recipe)
     if is_of_words(data.made_by):
-        planned.engine.must_know_words(data.made_by["tokenizer"])
-    if planned.recipe.augmentations > data.copies and not planned.engine.makes_copies:
+        planned.engine.inspection.must_know_words(data.made_by["tokenizer"])
+    if planned.recipe.augmentations > data.copies and not planned.engine.traits.makes_copies:
         raise InvalidInput(
             f"the recipe averages {planned.recipe.augmentations} copies of each row, but the data "
             f"hold {data.copies}; give augmented data, or fewer augmentations."
@@ -232,14 +227,14 @@ def _must_be_declared_alike(data: Data, config: Config) -> None:
 
 
 def _leaves_rows_alone(data: Data, config: Config) -> bool:
-    asked, bought = config.preparation, shares(config, data.facts)
+    asked = config.preparation
     public = asked.unit_rows or asked.standardize or asked.ranges
-    return not (public or bought.center or bought.whiten)
+    return not (public or asked.center_share or asked.whiten_share)
 
 
 def _must_be_a_table(data: Data, config: Config) -> None:
-    if config.engine.takes_ids or not data.facts.is_table:
-        what = "numbers of words" if config.engine.takes_ids else f"of shape {data.shape}"
+    if config.engine.traits.takes_ids or not data.facts.is_table:
+        what = "numbers of words" if config.engine.traits.takes_ids else f"of shape {data.shape}"
         raise InvalidInput(
             f"only rows of a table are scaled or centred, and these are {what}; leave the "
             "preparation out."
@@ -257,7 +252,6 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     searched = None
     others = must_fit(planned, data) if config.ledger else 0
     counted, scored = planned.schedule.census is not None, bool(planned.schedule.compared)
-    checked = planned.schedule.check is not None
     if config.reuse:
         earlier = Earlier.read(config, data)
         events, searched = [*earlier.events, *events], earlier.price
@@ -266,26 +260,16 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
     caveats = ("a plan: true of a study that is run exactly like this", *noise_notes(planned))
     if planned.class_names:
         caveats += (f"planned as for {data.outputs} classes, until their names are bought",)
-    return planned, guarantee_for(
-        planned,
-        data,
-        events,
-        planned.price,
-        others,
-        caveats,
-        searched=searched,
-        named=planned.class_names is not None,
-        ranged=planned.ranks is not None,
-        categorized=planned.names is not None,
-        told_sizes=planned.unlike is not None,
-        centred=planned.mean is not None,
-        refined=planned.refines,
-        whitened=planned.second_moment is not None,
-        counted=counted,
-        weighed=planned.weighs_rows,
-        scored=scored,
-        checked=checked,
+    released = Released(
+        preparation=None,
+        classes=planned.class_names is not None,
+        counts=counted,
+        weighted=planned.weighs_rows,
+        scores=scored,
+        check=planned.schedule.check is not None,
     )
+    paid = Paid(events=events, price=planned.price, others=others, searched=searched)
+    return planned, guarantee_for(planned, data, paid, released, caveats)
 
 
 def before_paying(data: Data, config: Config) -> tuple[str, ...]:
@@ -294,7 +278,7 @@ def before_paying(data: Data, config: Config) -> tuple[str, ...]:
     planned = outline(data, decided(config, data.facts))
     if config.ledger:
         must_fit(planned, data)
-    slow = planned.engine.slowed_by(planned.data)
+    slow = planned.engine.inspection.slowed_by(planned.data)
     notes = (*data.remarks(), *noise_notes(planned), *export_notes(config))
     return (*notes, *filter(None, (slow,)))
 
@@ -307,7 +291,7 @@ def export_notes(config: Config) -> tuple[str, ...]:
         for name, column in declared.items()
         if isinstance(column, Category) and column.buckets is not None
     ]
-    if not hashed or not config.engine.linear_in_rows:
+    if not hashed or not config.engine.traits.linear_in_rows:
         return ()
     return (
         "dptune export cannot write this model, because neither ONNX nor scikit-learn has the hash "
@@ -416,8 +400,6 @@ class Earlier:
                     each for each in _BY_BUDGET if getattr(asked, each) and getattr(found, each)
                 )
                 asked = replace(asked, **{each: getattr(found, each) for each in both})
-                asked = replace(asked, finer_mean=_wants_finer_mean(config, data.facts))
-                found = replace(found, finer_mean=_wants_finer_mean(theirs, data.facts))
             if asked != found:
                 raise InvalidInput(
                     f"the {name} in {config.reuse} is {_other(found, asked)}, this study asks for "

@@ -43,7 +43,7 @@ def rehearse(planned: Outline, executor: Executor) -> None:
 def _rehearse(planned: Outline, executor: Executor) -> None:
     engine, facts = planned.engine, planned.data
     rows = _made_up(planned)
-    engine.rehearse(facts, rows.device)
+    engine.inspection.rehearse(facts, rows.device)
     features = rows.features[:, 0]
     model = _fitted(planned, executor, rows)
     logits = model.logits(features).cpu()
@@ -58,7 +58,7 @@ def _rehearse(planned: Outline, executor: Executor) -> None:
     if planned.continues:
         gone_on = [_fitted(planned, executor, rows, start) for start in (model, again)]
         _must_agree(engine, *(one.logits(features) for one in gone_on))
-    if engine.checkpoints and not planned.schedule.sealed:
+    if engine.traits.checkpoints and not planned.schedule.sealed:
         _must_go_on_from_checkpoints(planned, executor, rows)
     alone = torch.cat([model.logits(features[i : i + 1]) for i in range(len(features))])
     if not _close(engine, logits, alone):
@@ -112,7 +112,7 @@ def _made_up(planned: Outline, *, others: bool = False) -> MemoryRows:
     facts = planned.data
     shape = (3, facts.copies, *facts.shape)
     features = torch.full(shape, int(others and facts.has_classes), dtype=torch.int64)
-    if not planned.engine.takes_ids:
+    if not planned.engine.traits.takes_ids:
         features = torch.rand(shape, generator=torch.Generator().manual_seed(int(others)))
     values = torch.float64 if facts.loss == "squared" else torch.int64
     return MemoryRows(
@@ -137,7 +137,7 @@ def _close(engine: Engine[Any], one: Tensor, other: Tensor) -> bool:
     one, other = (logits.detach().cpu().double() for logits in (one, other))
     size = float(one.abs().max()) or 1.0
     return one.shape == other.shape and torch.allclose(
-        one, other, rtol=1e-2, atol=engine.rounding * size
+        one, other, rtol=1e-2, atol=engine.traits.rounding * size
     )
 
 

@@ -7,73 +7,59 @@ on disk while it went on does go on: the steps that are there and those that fol
 paid.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
+from numpy.typing import NDArray
 
-from dptune.columns.encoding import Encoding
+from dptune.columns.private_categories import private_categories
 from dptune.data import Data
 from dptune.data.classes import WITH_CLASSES
-from dptune.data.preprocess import Preprocessing
+from dptune.data.preprocess import Preprocessing, standardization
 from dptune.data.rows import Rows
 from dptune.engines.base import Engine, Model
 from dptune.engines.checkpoint import Checkpoint, steps_kept
 from dptune.engines.executors import Executor
 from dptune.engines.randomness import Randomness
-from dptune.engines.tensor_files import read_words
 from dptune.errors import DptuneError, FolderProblem, InvalidInput
-from dptune.plain_data import read_json
 from dptune.plan import TrainPlan
+from dptune.preparation.class_names import CLASSES, rows_of_a_class
+from dptune.preparation.pipeline import STEPS, prepare
+from dptune.preparation.step import Decision, PrivateRows, State, Step
 from dptune.privacy import Event, NoisyCount, Receipt
 from dptune.search.base import Census, Schedule, Situation, Stage
 from dptune.search.sealing import SealedSearch
-from dptune.search.space import Setting
 from dptune.search.trial import Trial
 from dptune.study import loop
 from dptune.study.kept_runs import KeptRuns
-from dptune.study.measure import compare, count_correct, measure_errors, take_census
+from dptune.study.measure import (
+    compare,
+    count_correct,
+    fresh_normal,
+    measure_errors,
+    take_census,
+)
+from dptune.study.models_on_disk import ModelsOnDisk
 from dptune.study.outline import (
     CHECK,
     Outline,
+    leg_label,
     scores_label,
     side_by_side,
     trial_label,
 )
-from dptune.study.paid_columns import CATEGORIES, CLASSES, RANGES, rows_of_a_class
+from dptune.study.paid_statistics import read_statistic, write_statistic
 from dptune.study.payments import Payments
-from dptune.study.prepare import Figure, Prepared, Take, prepare, public_steps
-from dptune.study.purchases import bent, buy_categories, buy_classes, buy_ranges
-from dptune.study.recipe import (
-    FINER_MEAN,
-    LENGTHS,
-    LOGARITHMS,
-    MEAN,
-    SECOND_MOMENT,
-    in_words,
-)
+from dptune.study.recipe import class_share_of
 from dptune.study.run_folder import RunFolder
 from dptune.study.sealed_run import SealedRun
 
-_CENSUS, _FINAL = "census.json", "models/final.safetensors"
-# What prepares rows: its file, and what it is called in there.
-_FIGURES = {
-    LOGARITHMS: ("models/unlike.safetensors", "unlike"),
-    LENGTHS: ("models/lengths.safetensors", "lengths"),
-    MEAN: ("models/mean.safetensors", "mean"),
-    FINER_MEAN: ("models/finer_mean.safetensors", "finer_mean"),
-    SECOND_MOMENT: ("models/second_moment.safetensors", "second_moment"),
-}
-# What is bought for columns, and for the label.
-_PURCHASES = {CLASSES: "classes.json", CATEGORIES: "categories.json", RANGES: "ranges.json"}
-_COLUMNS = "columns"  # in the last two files
-# What the module of the beginning gives for made-up rows.
-_CODE, _OUTPUTS = "models/code.safetensors", "outputs"
-_WINNER, _CHECK = "models/winner.safetensors", "check.json"
+_CENSUS, _CHECK = "census.json", "check.json"
+# Where what is paid for before the search is kept.
+_STATISTICS = {CLASSES: "classes.json"} | {step.name: step.file for step in STEPS if step.file}
 
 
 @dataclass(frozen=True)
@@ -111,39 +97,28 @@ class Runner:
     def engine(self) -> Engine[Any]:
         return self.outline.engine
 
-    def must_run_the_same_code(self) -> None:
-        """Refuse a module of a user's own that computes something else than when the study began:
-        weights and steps that were paid for would go on in another module."""
-        shape, stored = self.data.shape, self.folder.read_tensors(_CODE)
-        if stored is not None:
-            with self.folder.undamaged(_CODE):
-                before = stored[0][_OUTPUTS]
-            self.engine.must_give_as_before(shape, before)
-        elif not self.folder.is_finished():  # or a version that kept none has begun it
-            outputs = self.engine.outputs_at_first(shape)
-            if outputs is not None:
-                self.folder.write_tensors(_CODE, {_OUTPUTS: outputs})
+    @property
+    def models(self) -> ModelsOnDisk:
+        """What was trained so far."""
+        return ModelsOnDisk(self.folder, self.engine, self.lost)
 
     def check(self, trials: Sequence[Trial]) -> None:
         """Refuse results that nobody has paid for."""
-        files = {"census": _CENSUS, CHECK: _CHECK} | _PURCHASES
-        files |= {name: file for name, (file, _) in _FIGURES.items()}
+        files = {"census": _CENSUS, CHECK: _CHECK} | _STATISTICS
         found = [name for name, file in files.items() if (self.folder.path / file).exists()]
         for stage, numbers in self.outline.sweeps():
-            found += [self._label(stage, number) for number in filter(self._has_model, numbers)]
+            found += [
+                self._label(stage, number) for number in filter(self.models.has_trial, numbers)
+            ]
             scored = any(trial.score is not None for trial in trials if trial.number in numbers)
             if scored and stage.score and not self.outline.holds_out:
                 found.append(scores_label(stage))
-        _, legs = self._final_so_far()
-        found += map(self.outline.leg_label, legs)
-        if self.outline.schedule.sealed and (self.folder.path / _WINNER).exists():
+        _, legs = self.models.final()
+        found += map(leg_label, legs)
+        if self.outline.schedule.sealed and self.models.winner() is not None:
             found.append(self.outline.schedule.sealed.name)
-        paid = map(self.outline.payment_for, found)
-        self.payments.must_be_begun([*paid, *self._with_steps()])
-        names = [label for label, _ in self.outline.payments]
-        if FINER_MEAN in found:
-            names.insert(names.index(MEAN) + 1, FINER_MEAN)
-        ended = [name for name in names if name in found]
+        self.payments.must_be_begun([*found, *self._with_steps()])
+        ended = [label for label, _ in self.outline.payments if label in found]
         if ended and not self.folder.is_finished():
             self._tell(f"going on after {ended[-1]}", trials)
 
@@ -153,24 +128,26 @@ class Runner:
         for stage, numbers in self.outline.sweeps():
             files |= {self._runs.trial_file(n): self._label(stage, n) for n in numbers}
         for leg in range(1, self.outline.legs + 1):
-            files[self._runs.leg_file(leg)] = self.outline.leg_label(leg)
+            files[self._runs.leg_file(leg)] = leg_label(leg)
         return [label for file, label in files.items() if steps_kept(file)]
 
     def announce(self) -> None:
-        """What will be done to rows, before anything is paid."""
-        if said := in_words(self.outline.config, self.outline.data):
-            self._tell(f"rows are {'; '.join(said)}", [])
+        """What prepares rows, before anything is paid."""
+        plan = self.outline.preparation
+        if plan.events:
+            prices = (f"{name} {100 * plan[name].share:g} %" for name in plan.events)
+            self._tell(f"preparing: {', '.join(prices)} of the budget", [])
 
     def with_classes(self) -> "Runner":
         """The same once the names of classes are bought, where they are secret."""
         if self.outline.class_names is None:
             return self
-        file = _PURCHASES[CLASSES]
+        file = _STATISTICS[CLASSES]
 
         def bought(receipt: Receipt) -> None:
             self._tell(CLASSES, [])
             labels, names = self.data.labels_for(receipt)
-            self.folder.write_json(file, {"classes": buy_classes(self.outline, labels, names)})
+            self.folder.write_json(file, {"classes": self._named(labels, names)})
 
         stored = partial(self.folder.read_json, file)
         found = self._paid_once(CLASSES, self.outline.class_names, stored, bought)
@@ -181,101 +158,71 @@ class Runner:
         outline = replace(self.outline, classes=len(names))
         return replace(self, data=self.data.with_classes(names), outline=outline)
 
+    def _named(self, labels: NDArray[Any], names: Sequence[Any]) -> list[Any]:
+        """Names of classes in their order; `labels` are places among all names that rows have."""
+        event = self.outline.class_names
+        assert event is not None
+        at_most = [len(names)]  # all that reach the threshold
+        (kept,) = private_categories(
+            [labels[:, None]], [names], at_most, event.noise, event.threshold, fresh_normal
+        )
+        return sorted(kept)
+
     def _too_few_classes(self, names: Sequence[object], *, lost: bool) -> DptuneError:
         """There is nothing to learn then; what was held for the rest is given back."""
         self.payments.give_back()
+        share = class_share_of(self.outline.config, self.outline.data)
         found = "were lost when the study was interrupted"
         if not lost:
-            rows = rows_of_a_class(self.outline.config, self.outline.data)
+            rows = rows_of_a_class(self.outline.preparation.case, share)
             named = f" ({names[0]})" if names else ""
             found = f"are {len(names)}{named}, since a name needs about {rows:,} rows"
-        share = 100 * self.outline.shares.classes
         return InvalidInput(
             f"the names of classes that were bought {found}, so there is nothing to learn. "
-            f"{share:g} % of the budget was spent on them, and nothing else. Begin a new study, "
-            f"and declare all classes {WITH_CLASSES}."
+            f"{100 * share:g} % of the budget was spent on them, and nothing else. Begin a new "
+            f"study, and declare all classes {WITH_CLASSES}."
         )
 
-    def prepare(self) -> Prepared:
+    def prepare(self) -> State:
         """How features are prepared: by public numbers, and by private ones where they are paid."""
-        asked = self.outline.config.preparation
-        plain = public_steps(asked, self.data.public_features, self._encoding())
-        return prepare(self.outline, plain, self._measured)
+        outline, data, scale = self.outline, self.data, None
+        if outline.config.preparation.standardize:
+            scale = standardization(data.public_features())
+        start = outline.preparation.start(data.encoding, scale)
+        return prepare(outline.preparation, self._statistic, start)
 
-    def _encoding(self) -> Encoding | None:
-        """The columns as declared, with what is bought for them; what is lost is left out."""
-        outline, data, declared = self.outline, self.data, self.data.encoding
-        unbent = not (outline.curves.room or outline.ranks)
-        if declared is None or (data.as_given and unbent):
-            return None
-        made, by_position = declared, outline.config.preparation.ranges
-        if by_position and outline.curves.room:  # else numbers are only shifted and scaled
-            made = made.with_ranges(dict(zip(declared.columns.kept, by_position, strict=True)))
-        if outline.names:
-            names = self._bought(
-                CATEGORIES,
-                lambda paid: buy_categories(
-                    outline, declared, data.tables_for(paid), data.vocabularies_for(paid)
-                ),
-            )
-            with self.folder.undamaged(_PURCHASES[CATEGORIES]):
-                if names is not None:
-                    made = made.with_categories({name: names[name] for name in outline.categorized})
-        if not outline.ranks:
-            return bent(outline, made, {})
-        ranges = self._bought(
-            RANGES, lambda paid: buy_ranges(outline, declared, data.tables_for(paid))
-        )
-        if ranges is None:  # lost
-            return bent(outline, made, {})
-        with self.folder.undamaged(_PURCHASES[RANGES]):
-            return bent(outline, made, {name: ranges[name] for name in outline.ranged})
-
-    def _bought(
-        self, label: str, buy: Callable[[Receipt], Mapping[str, Any]]
-    ) -> Mapping[str, Any] | None:
-        """What is bought for columns, by their names; None where it is lost."""
-        file = _PURCHASES[label]
-
-        def bought(receipt: Receipt) -> None:
-            self._tell(label, [])
-            self.folder.write_json(file, {_COLUMNS: dict(buy(receipt))})
-
-        def stored() -> Mapping[str, Any] | None:
-            plain = self.folder.read_json(file)
-            columns = None if plain is None else plain.get(_COLUMNS)
-            # Versions before 0.2 wrote names of columns, each with a list.
-            return columns if isinstance(columns, dict) else plain
-
-        return self._paid_once(label, self.outline.preparing[label], stored, bought)
-
-    def _measured(self, label: str, take: Take, shape: tuple[int, ...]) -> Figure | None:
-        """A paid figure of all rows; None where it is lost: the study goes on without it."""
+    def _statistic(self, step: Step, decision: Decision, state: State) -> Any:
+        """A paid statistic of all rows; None where it is lost: the study goes on without it."""
+        plan = self.outline.preparation
 
         def measured(receipt: Receipt) -> None:
-            self._tell(label, [])
-            tables = partial(self.data.tables_for, receipt)
-            taken = torch.from_numpy(take(tables))
-            file, name = _FIGURES[label]
-            self.folder.write_tensors(file, {name: taken})
+            self._tell(step.name, [])
+            rows = PrivateRows(
+                tables=lambda maps: self.data.tables_for(
+                    receipt, None if maps is None else Preprocessing(maps)
+                ),
+                vocabularies=lambda: self.data.vocabularies_for(receipt),
+                normal=fresh_normal,
+            )
+            write_statistic(self.folder, step, step.measure(plan.case, decision, state, rows))
 
-        stored = partial(read_figure, self.folder, label, shape)
-        return self._paid_once(label, self.outline.price_tag(label), stored, measured)
+        stored = partial(read_statistic, self.folder, plan, step, state)
+        assert decision.event is not None
+        return self._paid_once(step.name, decision.event, stored, measured)
 
     def _paid_once(
         self,
-        name: str,
+        label: str,
         event: Event,
         stored: Callable[[], Stored | None],
         make: Callable[[Receipt], None],
     ) -> Stored | None:
         """What is in the folder, made and put there first where nobody has begun it; None where it
         was begun and is lost."""
-        label = self.outline.payment_for(name)
         if stored() is None:
             receipt = self.payments.begin(label, event)
             if receipt is None:
-                self._tell(f"{name} cut off before: paid for, and lost; going on without", [])
+                self._tell(f"{label} cut off before: paid for, and lost; going on without", [])
                 return None
             make(receipt)
         self.payments.settle(label)
@@ -286,8 +233,11 @@ class Runner:
     ) -> loop.Result:
         """The whole search and the final run, or only that where an `earlier` study has searched;
         from wherever the study stands."""
-        self._must_be_prepared_alike()
-        begun = self._begun_with()
+        numbers = [number for _, numbers in self.outline.sweeps() for number in numbers]
+        self.models.must_be_prepared_alike(numbers, _STATISTICS)
+        begun, is_known = self.models.begun_with()
+        if not is_known:
+            self._must_know_scores()
         steps = loop.search(self.outline, begun)
         if earlier is not None:
             self.folder.write_trials(earlier[0])
@@ -300,8 +250,8 @@ class Runner:
     def model_of(self, result: loop.Result) -> Model:
         """What is released."""
         if result.is_trial:
-            return self._model(result.final.number)
-        model, _ = self._final_so_far()
+            return self.models.trial(result.final.number)
+        model, _ = self.models.final()
         assert model is not None
         return model
 
@@ -336,9 +286,9 @@ class Runner:
         numbers = {trial.number for trial in asked.trials}
         stored = [trial for trial in self.folder.read_trials() if trial.number in numbers]
         if len(stored) < len(numbers):
-            asked = replace(asked, trials=tuple(map(self._as_trained, asked.trials)))
+            asked = replace(asked, trials=tuple(map(self.models.as_trained, asked.trials)))
         # Somebody may have removed a model that was damaged.
-        trials = [replace(t, lost=t.lost or not self._has_model(t.number)) for t in stored]
+        trials = [replace(t, lost=t.lost or not self.models.has_trial(t.number)) for t in stored]
         if len(trials) < len(numbers):
             trials = self._fit_unfinished(asked, preprocessing)
             self.folder.write_trials([*asked.history, *trials])
@@ -351,7 +301,7 @@ class Runner:
         return trials
 
     def _fit_unfinished(self, asked: loop.Fit, preprocessing: Preprocessing) -> list[Trial]:
-        unfinished = [trial for trial in asked.trials if not self._has_model(trial.number)]
+        unfinished = [trial for trial in asked.trials if not self.models.has_trial(trial.number)]
         keeps = self._keeps(asked.trials)
         receipts = self._begin(asked.stage, unfinished, asked.trials, keeps)
         if receipts:
@@ -372,13 +322,11 @@ class Runner:
             )
             for trial, model in zip(begun, models, strict=True):
                 if model is not None:
-                    self._write_model(
-                        _trial_file(trial.number), model, trial=json.dumps(trial.to_dict())
-                    )
+                    self.models.write_trial(trial, model)
             for trial, model in zip(begun, models, strict=True):
                 if model is None and keeps:
                     raise self._runs.died(keeps[trial.number], trial.plan)
-        return [replace(t, lost=not self._has_model(t.number)) for t in asked.trials]
+        return [replace(t, lost=not self.models.has_trial(t.number)) for t in asked.trials]
 
     def _train(
         self,
@@ -451,7 +399,7 @@ class Runner:
 
     def _keeps(self, trials: Iterable[Trial]) -> dict[int, Checkpoint]:
         """Where trials are kept, by number; nowhere where the engine keeps nothing."""
-        if not self.engine.checkpoints:
+        if not self.engine.traits.checkpoints:
             return {}
         return {trial.number: self._runs.trial(trial.number, trial.plan) for trial in trials}
 
@@ -465,13 +413,13 @@ class Runner:
 
     def _settle(self, stage: Stage, trials: Iterable[Trial]) -> None:
         """Of these trials, those whose models are on disk."""
-        numbers = [trial.number for trial in trials if self._has_model(trial.number)]
+        numbers = [trial.number for trial in trials if self.models.has_trial(trial.number)]
         self.payments.settle_all(dict.fromkeys(self._label(stage, number) for number in numbers))
 
     def _compare(self, asked: loop.Compare, preprocessing: Preprocessing) -> Sequence[Trial]:
         """The trials with their scores; without, where the scores were lost."""
         stage, trials = asked.stage, list(asked.trials)
-        kept = [trial for trial in trials if self._has_model(trial.number)]
+        kept = [trial for trial in trials if self.models.has_trial(trial.number)]
         if any(trial.score is None for trial in kept) and len(kept) > 1:
             _, part = self._train_and_score
             rows = self._scoring_rows(stage, part, trials, preprocessing)
@@ -480,7 +428,7 @@ class Runner:
                 self._tell(doing, asked.history, asked.census)
                 values, noise = compare(
                     self.engine,
-                    [self._model(trial.number) for trial in kept],
+                    [self.models.trial(trial.number) for trial in kept],
                     rows,
                     self.outline.config.score,
                     stage.score,
@@ -518,11 +466,11 @@ class Runner:
     def _leg(self, asked: loop.Leg, preprocessing: Preprocessing) -> bool:
         """Whether a leg of the final run is in the model on disk, after it was run unless somebody
         has begun it before."""
-        label = self.outline.leg_label(asked.number)
-        model, done = self._final_so_far()
+        label = leg_label(asked.number)
+        model, done = self.models.final()
         if asked.number > max(done, default=0):
             keep = self._runs.leg(asked.number, asked.plan, done)
-            keeps = [keep] if self.engine.checkpoints else []
+            keeps = [keep] if self.engine.traits.checkpoints else []
             receipt = self._begin_or_go_on({label: asked.plan.event}, {label: keeps}).get(label)
             if receipt is None:
                 return False
@@ -537,8 +485,7 @@ class Runner:
             if further is None:  # its process died
                 return False
             done = (*done, asked.number)
-            setting = json.dumps(asdict(asked.setting))
-            self._write_model(_FINAL, further, legs=json.dumps(done), setting=setting)
+            self.models.write_final(further, done, asked.setting)
         if asked.number in done:
             self.payments.settle(label)
             self._runs.leg(asked.number, asked.plan, done).remove()
@@ -573,56 +520,28 @@ class Runner:
 
     def sealed_run(self, sealed: SealedSearch, preprocessing: Preprocessing) -> tuple[Model, Trial]:
         """All of the budget in one search of which only the winner is kept."""
-        stored = self.folder.read_tensors(_WINNER)
-        if stored is None:
-            receipt = self.payments.begin(sealed.name, sealed.event)
-            if receipt is None:
-                raise FolderProblem(
-                    "this study's sealed search was cut off. It keeps nothing from which it could "
-                    "go on, so what was paid is spent and there is no model. Start a new study if "
-                    "the budget allows one."
-                )
-            # Settled now: when it ends, the ledger's clock would tell how many trials there were.
-            self.payments.settle(sealed.name)
-            self._tell(f"{sealed.name}: how far it is stays secret", [])
-            rows = self.data.open(receipt, preprocessing, **self._place)
-            public = None
-            if self.outline.config.score.rows == "public":
-                public = self.data.public_rows(preprocessing, **self._place)
-            search = SealedRun(self.outline, sealed, self.executor, public)
-            model, winner = search.on(rows)
-            words = json.dumps(winner.to_dict())
-            self.folder.write_tensors(_WINNER, self.engine.pack(model), trial=words)
-            self._tell("done", [winner])
-            return model, winner
-        with self.folder.undamaged(_WINNER):
-            model = self.engine.unpack(stored[0])
-            winner = Trial.from_dict(read_json(stored[1]["trial"], "its trial"))
+        stored = self.models.winner()
+        if stored is not None:
+            return stored
+        receipt = self.payments.begin(sealed.name, sealed.event)
+        if receipt is None:
+            raise FolderProblem(
+                "this study's sealed search was cut off. It keeps nothing from which it could go "
+                "on, so what was paid is spent and there is no model. Start a new study if the "
+                "budget allows one."
+            )
+        # Settled now: when it ends, the ledger's clock would tell how many trials there were.
+        self.payments.settle(sealed.name)
+        self._tell(f"{sealed.name}: how far it is stays secret", [])
+        rows = self.data.open(receipt, preprocessing, **self._place)
+        public = None
+        if self.outline.config.score.rows == "public":
+            public = self.data.public_rows(preprocessing, **self._place)
+        search = SealedRun(self.outline, sealed, self.executor, public)
+        model, winner = search.on(rows)
+        self.models.write_winner(model, winner)
+        self._tell("done", [winner])
         return model, winner
-
-    def _final_so_far(self) -> tuple[Model | None, tuple[int, ...]]:
-        """The final run as far as it came, and the legs that are in it."""
-        stored = self.folder.read_tensors(_FINAL)
-        if stored is None:
-            return None, ()
-        with self.folder.undamaged(_FINAL):
-            legs = tuple(map(int, read_json(stored[1]["legs"], "its legs")))
-            model = self.engine.unpack(stored[0])
-        return model, legs
-
-    def _begun_with(self) -> Setting | None:
-        """What the legs on disk were trained with, whatever would be chosen now; None where there
-        are none, or where a version before 0.2 wrote them."""
-        stored = self.folder.read_tensors(_FINAL)
-        if stored is None:
-            return None
-        with self.folder.undamaged(_FINAL):
-            if "setting" not in stored[1]:
-                self._must_know_scores()
-                return None
-            plain = read_json(stored[1]["setting"], "its setting")
-            setting = Setting(**{**plain, "notes": tuple(plain["notes"])})
-        return setting
 
     def _must_know_scores(self) -> None:
         """Refuse a final run of which nothing says what it was begun with."""
@@ -635,52 +554,6 @@ class Runner:
                 "run was begun with settings chosen by them, and they are not known without it. "
                 "Put it back from a backup."
             )
-
-    def _as_trained(self, trial: Trial) -> Trial:
-        """The trial whose model is on disk, as it was trained; the same where there is no model."""
-        name = _trial_file(trial.number)
-        if not self._has_model(trial.number):
-            return trial
-        with self.folder.undamaged(name):
-            words = read_words(self.folder.path / name)
-            if "trial" in words:
-                trial = Trial.from_dict(read_json(words["trial"], "its trial"))
-        return trial
-
-    def _write_model(self, name: str, model: Model, **words: str) -> None:
-        lost = json.dumps(sorted(self.lost))
-        self.folder.write_tensors(name, self.engine.pack(model), lost=lost, **words)
-
-    def _must_be_prepared_alike(self) -> None:
-        """Refuse weights that met rows prepared by what has been removed since."""
-        if not self.lost:
-            return
-        numbers = (number for _, numbers in self.outline.sweeps() for number in numbers)
-        trained = [
-            path
-            for name in [*map(_trial_file, numbers), _FINAL]
-            if (path := self.folder.path / name).exists()
-        ]
-        for path in trained:
-            with self.folder.undamaged(path.relative_to(self.folder.path).as_posix()):
-                words = read_words(path)
-                # Versions before 0.2 did not say what was lost.
-                before = read_json(words["lost"], "what it lacks") if "lost" in words else self.lost
-            for label in sorted(self.lost - set(before)):
-                files = _PURCHASES | {label: file for label, (file, _) in _FIGURES.items()}
-                raise FolderProblem(
-                    f"{self.folder.path / files[label]} is missing, and {path} was trained on rows "
-                    "that it prepared, so it is of no use without it. Put it back from a backup."
-                )
-
-    def _has_model(self, number: int) -> bool:
-        return (self.folder.path / _trial_file(number)).exists()
-
-    def _model(self, number: int) -> Model:
-        tensors, _ = self.folder.read_tensors(_trial_file(number)) or ({}, {})
-        with self.folder.undamaged(_trial_file(number)):
-            model: Model = self.engine.unpack(tensors)
-        return model
 
     def _label(self, stage: Stage, number: int) -> str:
         return stage.name if self.outline.holds_out and stage.score else trial_label(number)
@@ -706,24 +579,11 @@ class Runner:
         # A sealed search costs all of the budget, though less than its price in company.
         everything = self.outline.config.budget.mu_squared(self.outline.set_aside)
         used = min(self.payments.used().mu_squared / everything, 1.0)
-        schedule = replace(self.outline.schedule, final=self.outline.final)
+        schedule = self.outline.schedule
         situation = self.outline.situation(schedule.final, trials, census)
         shown = Progress(doing, schedule, tuple(trials), used, situation)
         self.watch(shown)
         return shown
-
-
-def read_figure(folder: RunFolder, label: str, shape: tuple[int, ...]) -> Figure | None:
-    """What prepares rows and was paid for, where there is any yet."""
-    file, name = _FIGURES[label]
-    stored = folder.read_tensors(file)
-    if stored is None:
-        return None
-    with folder.undamaged(file):
-        figure: Figure = stored[0][name].numpy()
-        if figure.shape != shape:
-            raise ValueError(f"its shape is {figure.shape} instead of {shape}")
-    return figure
 
 
 def read_census(folder: RunFolder) -> Census | None:
@@ -735,7 +595,3 @@ def read_census(folder: RunFolder) -> Census | None:
         classes = tuple(map(float, stored["classes"]))
         census = Census(classes, float(stored["noise"]), float(stored["row_norm"]))
     return census
-
-
-def _trial_file(number: int) -> str:
-    return f"models/trial-{number}.safetensors"

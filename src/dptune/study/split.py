@@ -1,12 +1,9 @@
 """How a study's budget is split, for people: one line a kind of payment, in their order."""
 
-from dataclasses import replace
-
 from dptune import accounting
 from dptune.accounting.split import Slot
 from dptune.privacy import Event, Price
 from dptune.study.outline import CHECK, Outline
-from dptune.study.recipe import FINER_MEAN
 
 
 def slots(planned: Outline) -> tuple[Slot, ...]:
@@ -19,7 +16,7 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
     def event(purpose: str, paid: Event) -> Slot:
         return slot(purpose, planned.price_of(paid))
 
-    schedule, final, listed = planned.schedule, planned.final, []
+    schedule, final, listed = planned.schedule, planned.schedule.final, []
     if schedule.sealed:
         # Alone, it is what the budget was calibrated for; its price in company says nothing.
         budget = planned.config.budget
@@ -27,8 +24,6 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
         epsilon = min(bound, budget.epsilon)
         return (Slot(schedule.sealed.name, 1, epsilon, budget.mu_squared(), alone=True),)
     listed += [event(label, paid) for label, paid in planned.preparing.items()]
-    if planned.gave_a_leg:
-        listed.append(event(FINER_MEAN, planned.finer_mean))
     if schedule.census:
         listed.append(event("census", schedule.census))
     for sweep in schedule.compared:
@@ -45,11 +40,3 @@ def slots(planned: Outline) -> tuple[Slot, ...]:
     if schedule.check:
         listed.append(event(CHECK, schedule.check))
     return tuple(listed)
-
-
-def foreseen(planned: Outline) -> tuple[Slot, ...]:
-    """The same before rows are read: what pays for a finer mean, or for a leg of the final run, is
-    listed by itself."""
-    listed = slots(replace(planned, gave_a_leg=True) if planned.refines else planned)
-    either = {FINER_MEAN: f"{FINER_MEAN} or leg 1"}
-    return tuple(replace(each, purpose=either.get(each.purpose, each.purpose)) for each in listed)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from dptune.data.made_by import has_units, is_of_texts
 from dptune.data.shift import shifted
 from dptune.engines.base import Engine
 from dptune.engines.scatter import is_own
+from dptune.preparation.sentences import releases as statistics
+from dptune.preparation.step import State
 from dptune.privacy import Event, Price, total
 from dptune.study.figures import figures_of
 from dptune.study.outline import Outline
-from dptune.study.paid_columns import columns_in_words
 
 _FLOATING_POINT = (
     "noise comes from generators that are good but not cryptographic, keyed by the operating "
@@ -46,9 +47,9 @@ def noise_notes(planned: Outline) -> tuple[str, ...]:
     # What a pretrained model has to learn lies in few directions, however many weights it has;
     # at 4 a small GPT-2 learned nothing from mailboxes by any rate
     # (experiments/notes/language-measured.md).
-    pretrained = planned.engine.is_pretrained
+    pretrained = planned.engine.traits.pretrained
     least = 10.0 if pretrained else max(3.0, 0.5 * math.sqrt(planned.parameters))
-    if planned.final.mu * planned.data.count >= least:
+    if planned.schedule.final.mu * planned.data.count >= least:
         return ()
     return (
         f"with {planned.data.count:,} rows and epsilon {planned.config.budget.epsilon:g} the noise "
@@ -57,63 +58,74 @@ def noise_notes(planned: Outline) -> tuple[str, ...]:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Paid:
+    """The payments that a guarantee covers.
+
+    Attributes:
+        events: what was paid for, an earlier study's search included.
+        price: of this study's own payments in the end, or as planned.
+        others: how many payments of the ledger are not covered.
+        searched: price of an earlier study's search that is covered.
+
+    """
+
+    events: Sequence[Event]
+    price: Price
+    others: int
+    searched: Price | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """What a study releases beside its models, as planned or in the end.
+
+    Attributes:
+        preparation: what came of it; None for a plan.
+        classes: whether names of classes were found.
+        counts: whether there are noisy counts of rows.
+        weighted: whether rows are weighted by these.
+        scores: whether trials have scores.
+        check: whether the final model is checked.
+
+    """
+
+    preparation: State | None
+    classes: bool
+    counts: bool
+    weighted: bool
+    scores: bool
+    check: bool
+
+
 def guarantee_for(
-    planned: Outline,
-    data: Data,
-    events: Sequence[Event],
-    paid: Price,
-    others: int,
-    notes: tuple[str, ...],
-    *,
-    searched: Price | None,
-    named: bool,
-    ranged: bool,
-    categorized: bool,
-    told_sizes: bool,
-    centred: bool,
-    refined: bool,
-    whitened: bool,
-    counted: bool,
-    weighed: bool,
-    scored: bool,
-    checked: bool,
+    planned: Outline, data: Data, paid: Paid, released: Released, notes: tuple[str, ...]
 ) -> Guarantee:
-    """What a study may promise for all of `events`: what was fixed before it began, never the sum
-    that it `paid` in the end, which depends on outputs. `others` payments from its ledger are not
-    among them. `searched` is the price of an earlier study's search that is. `named`, `ranged`,
-    `categorized`, `told_sizes`, `centred`, `refined`, `whitened`, `counted`, `scored`, `checked`:
-    whether there are names of classes, ranges and categories of columns, a count of rows of unlike
-    numbers, a mean, a finer one, a second moment, counts of rows, scores and a check to release.
-    `weighed`: whether rows were by these counts."""
+    """What a study may promise: what was fixed before it began, never the sum that was paid in the
+    end, which depends on outputs."""
     config = planned.config
     # More than planned was paid only where another version of dptune began the study.
     price = Price(
-        max(planned.price.mu_squared, paid.mu_squared), max(planned.price.slack, paid.slack)
+        max(planned.price.mu_squared, paid.price.mu_squared),
+        max(planned.price.slack, paid.price.slack),
     )
     caveats = [_FLOATING_POINT]
-    if searched:
+    if paid.searched:
         caveats.append(
-            f"of mu, {rounding.cost(searched.mu)} is for the search of "
+            f"of mu, {rounding.cost(paid.searched.mu)} is for the search of "
             f"{Path(config.reuse).resolve().name}, with all that was held to prepare "
             f"rows for it; this study's own payments are {rounding.cost(price.mu)}, and the "
             "squares add up"
         )
-        price = total([searched, price])
-    releases = _releases(planned, counted=counted, weighed=weighed, scored=scored)
-    names, numbers = columns_in_words(planned.categorized), columns_in_words(planned.ranged)
-    releases += ["names of classes that many rows have"] * named
-    releases += [f"names of categories that many rows have, in {names}"] * categorized
-    releases += [f"ranges of {numbers}, from noisy ranks of the rows"] * ranged
-    counted_unlike = "a noisy count of rows whose numbers differ much in size"
-    releases += [counted_unlike] * told_sizes
-    releases += ["noisy counts of rows by length"] * (planned.lengths is not None)
-    releases += ["a noisy mean of the rows"] * centred
-    releases += ["a finer noisy mean of the rows"] * refined
-    releases += ["a noisy second moment of the rows"] * whitened
-    of_check = "a noisy count of rows the final model gets right"
-    if data.target_range is not None:
-        of_check = "a noisy mean of the target, and noisy squared errors of it and the final model"
-    releases += [of_check] * checked
+        price = total([paid.searched, price])
+    releases = _releases(planned, released)
+    if released.check:
+        of_check = "a noisy count of rows the final model gets right"
+        if data.target_range is not None:
+            of_check = (
+                "a noisy mean of the target, and noisy squared errors of it and the final model"
+            )
+        releases.append(of_check)
     if config.budget.delta * planned.data.count > 1:
         caveats.append(
             f"delta is above one in {planned.data.count:,}, the number of rows, as was allowed: "
@@ -121,10 +133,10 @@ def guarantee_for(
         )
     if not config.ledger:
         caveats.append(_ALONE)
-    if others:
+    if paid.others:
         caveats.append(
-            f"{others} other payments were made for the same data set; the ledger states what all "
-            "of them promise together"
+            f"{paid.others} other payments were made for the same data set; the ledger states what "
+            "all of them promise together"
         )
     if planned.set_aside > planned.price.slack:
         caveats.append(
@@ -138,13 +150,13 @@ def guarantee_for(
     if not config.score.covers_selection:
         releases = []
     caveats += config.score.caveats
+    both = ", for it and for the search it reuses" if paid.searched else ""
     caveats.append(
-        "epsilon is what was set before the study began"
-        f"{', for it and for the search it reuses' if searched else ''}: how much of it was used "
-        "may depend on outputs, so all of it is promised"
+        f"epsilon is what was set before the study began{both}: how much of it was used may "
+        "depend on outputs, so all of it is promised"
     )
     promise = accounting.guarantee(
-        events,
+        paid.events,
         config.budget.delta,
         spent=price,
         adaptive=not planned.fixed,
@@ -156,7 +168,7 @@ def guarantee_for(
         caveats=tuple(caveats) + notes,
     )
     epsilon = config.budget.epsilon
-    if searched or price != planned.price:
+    if paid.searched or price != planned.price:
         epsilon = max(epsilon, promise.epsilon)
     return replace(promise, epsilon=epsilon)
 
@@ -167,7 +179,7 @@ def _unit(data: Data) -> str:
     return accounting.ONE_ROW if data.made_by is None else accounting.ONE_PICTURE
 
 
-def _releases(planned: Outline, *, counted: bool, weighed: bool, scored: bool) -> list[str]:
+def _releases(planned: Outline, released: Released) -> list[str]:
     config, sealed = planned.config, planned.schedule.sealed
     releases = ["the final model"]
     if sealed:
@@ -175,18 +187,19 @@ def _releases(planned: Outline, *, counted: bool, weighed: bool, scored: bool) -
         releases += ["its noisy score"] * bool(sealed.score and not sealed.sealing.subset)
     if planned.schedule.compared or config.reuse:
         releases.append("the models and settings of all trials")
-        if scored and config.score.paid:
+        if released.scores and config.score.paid:
             sample = " on a secret sample of the rows, which is not released"
             releases.append(f"their noisy scores{sample * planned.samples_scores}")
-    if counted:
+    if released.counts:
         by = ["class"] * planned.data.has_classes + ["length"] * (not planned.facts.unit_rows)
         alike = ", by which rows are weighted so that every class counts alike"
-        releases.append(f"noisy counts of rows by {' and by '.join(by)}{alike * weighed}")
-    return releases
+        releases.append(f"noisy counts of rows by {' and by '.join(by)}{alike * released.weighted}")
+    releases += ["names of classes that many rows have"] * released.classes
+    return releases + statistics(planned.preparation, released.preparation)
 
 
 def _public_facts(planned: Outline, data: Data) -> tuple[str, ...]:
-    config, public = planned.config, [*data.public_facts, *planned.engine.public_facts]
+    config, public = planned.config, [*data.public_facts, *planned.engine.traits.public_facts]
     if planned.held_out_every is not None:
         public.append(f"which rows are held out (one in {planned.held_out_every})")
     if data.has_test_rows:

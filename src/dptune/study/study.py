@@ -3,7 +3,7 @@
     plan       what everything will cost, before a row is read     planning.py, outline.py
     rehearse   all that the engine must do, on a made-up row       rehearsal.py
     reserve    everything, in the ledger                           payments.py
-    prepare    rows, by what is worth its price                    recipe.py, prepare.py
+    prepare    rows, by what is worth its price                    recipe.py, and dptune.preparation
     run        census, sweeps, scores, the final run               loop.py, runner.py
     state      one guarantee for all of it                         statement.py
 
@@ -27,7 +27,9 @@ from dptune.engines.linear import LinearEngine
 from dptune.engines.registry import must_be_registered
 from dptune.errors import DptuneError, InvalidInput, LedgerExists
 from dptune.ledger import Ledger
-from dptune.own_code import must_not_be_importing
+from dptune.own_code import must_be_found_again, must_not_be_importing
+from dptune.preparation.sentences import notes as preparation_notes
+from dptune.preparation.step import State
 from dptune.privacy import total
 from dptune.scratch import scratch_folder
 from dptune.search.base import Census, SearchMethod
@@ -47,7 +49,6 @@ from dptune.study.figures import ACCURACY, lines_of_figures, on_test_rows
 from dptune.study.finished_run import finish, must_hold_what_was_paid
 from dptune.study.loop import UNSCORED, Counted
 from dptune.study.outline import Outline
-from dptune.study.paid_columns import CATEGORIES, RANGES
 from dptune.study.payments import Payments
 from dptune.study.planning import (
     Earlier,
@@ -58,16 +59,16 @@ from dptune.study.planning import (
     read_config,
     stated_epsilon,
 )
-from dptune.study.prepare import Prepared
-from dptune.study.recipe import FINER_MEAN, LENGTHS, LOGARITHMS, MEAN, in_words
+from dptune.study.recipe import in_words
 from dptune.study.rehearsal import rehearse, stored_and_loaded
 from dptune.study.result import StudyResult
 from dptune.study.run_folder import EXPORTED, RunFolder
 from dptune.study.runner import Progress, Runner, Watch
 from dptune.study.shifted import on_shift
 from dptune.study.split import slots
-from dptune.study.statement import guarantee_for, noise_notes
+from dptune.study.statement import Paid, Released, guarantee_for, noise_notes
 from dptune.study.trained_model import TrainedModel
+from dptune.study.versions import must_be_resumable
 
 _OWN_LEDGER = "ledger.db"
 
@@ -145,9 +146,9 @@ def tune(
     engine = LinearEngine() if engine is None else engine
     must_be_registered(engine)
     if out is not None:
-        engine.must_be_found_again()
+        must_be_found_again(engine.traits.own_functions)
     # A study that is resumed goes on with the same weights and words.
-    engine = engine.pinned()
+    engine = engine.inspection.pin()
     source = dict(source or {})
     if is_of_words(data.made_by) and "tokenizer" in source:
         source["tokenizer"] = data.made_by["tokenizer"]
@@ -211,6 +212,7 @@ def resume(
     must_not_be_importing("resume")
     folder = RunFolder.open(out)
     with folder.locked():
+        must_be_resumable(folder)
         config = read_config(folder, own_code=own_code)
         must_hold_what_was_paid(folder)
         data = data or _load_again(config)
@@ -312,7 +314,7 @@ def _run(
         executor=executor,
         watch=watch or _unwatched,
     )
-    runner.must_run_the_same_code()
+    runner.models.must_run_the_same_code(data.shape)
     runner.check(folder.read_trials())
     # A finished study pays for nothing more, but its rows must be the same.
     wanted = () if folder.is_finished() else planned.payments
@@ -321,11 +323,10 @@ def _run(
         runner.announce()
     runner = runner.with_classes()
     data, planned = runner.data, runner.outline
-    prepared = runner.prepare()
-    preprocessing = prepared.preprocessing
-    encoding = preprocessing.encoding
-    planned = prepared.known_to(planned)
-    runner = replace(runner, outline=planned, lost=_not_prepared(planned, prepared))
+    state = runner.prepare()
+    preprocessing = state.preprocessing
+    planned = planned.prepared(state)
+    runner = replace(runner, outline=planned, lost=frozenset(state.lost))
     earlier = Earlier.read(config, data) if config.reuse else None
     census: Census | None = None
     trials: tuple[Trial, ...] = ()
@@ -344,9 +345,19 @@ def _run(
     if earlier is not None:
         events, others = [*earlier.events, *events], others - len(earlier.events)
     told = (note for trial in (*trials, final) for note in trial.notes)
-    losses = [*_losses(planned, trials, census, prepared, final), *_left_out(data)]
+    losses = [*_losses(planned, trials, census, state, final), *_left_out(data)]
     checked = _about_check(planned, counted, check)
     notes = tuple(dict.fromkeys((*told, *losses, *checked, *noise_notes(planned))))
+    searched = None if earlier is None else earlier.price
+    paid = Paid(events=events, price=spent, others=others, searched=searched)
+    released = Released(
+        preparation=state,
+        classes=planned.classes is not None,
+        counts=census is not None,
+        weighted=planned.weighing(census) is not None,
+        scores=any(trial.score is not None for trial in trials),
+        check=counted is not None,
+    )
     model = TrainedModel(
         engine=planned.engine,
         model=stored_and_loaded(planned.engine, fitted),
@@ -355,33 +366,14 @@ def _run(
         loss=data.loss,
         classes=data.classes,
         target_range=data.target_range,
-        guarantee=guarantee_for(
-            planned,
-            data,
-            events,
-            spent,
-            others,
-            notes,
-            searched=earlier.price if earlier else None,
-            named=planned.classes is not None,
-            ranged=bool(encoding and encoding.ranges),
-            categorized=bool(encoding and encoding.categories),
-            told_sizes=planned.unlike is not None and LOGARITHMS not in prepared.lost,
-            centred=planned.mean is not None and MEAN not in prepared.lost,
-            refined=planned.gave_a_leg and FINER_MEAN not in prepared.lost,
-            whitened=preprocessing.whitening is not None,
-            counted=census is not None,
-            weighed=planned.weighing(census) is not None,
-            scored=any(trial.score is not None for trial in trials),
-            checked=counted is not None,
-        ),
+        guarantee=guarantee_for(planned, data, paid, released, notes),
         trials=trials,
         column_names=data.column_names,
         made_by=data.made_by,
     )
-    precision = IDS if planned.engine.takes_ids else "float32"
+    precision = IDS if planned.engine.traits.takes_ids else "float32"
     # Rows of words pass through large models, so they go where these were trained.
-    device = config.device if planned.engine.takes_ids else "cpu"
+    device = config.device if planned.engine.traits.takes_ids else "cpu"
     test = data.test_rows(preprocessing, device, precision)
     figures = on_test_rows(planned.engine, model.model, test, data)
     shifts = tuple(
@@ -404,7 +396,7 @@ def _run(
         folder=folder.path,
         set_aside=planned.set_aside,
         slots=slots(planned),
-        preparation=in_words(config, planned.data, prepared.found),
+        preparation=in_words(config, planned.data, planned.preparation, state),
     )
     model.save(folder)
     if kept and model.is_pretrained:
@@ -475,26 +467,11 @@ def _losses(
     planned: Outline,
     trials: Sequence[Trial],
     census: Census | None,
-    prepared: Prepared,
+    state: State,
     final: Trial,
 ) -> list[str]:
     """What was paid for and cut off before its result was on disk."""
-    notes, preprocessing = [], prepared.preprocessing
-    if CATEGORIES in prepared.lost:
-        notes.append("names of categories were cut off: paid for, and every name counts as other")
-    if RANGES in prepared.lost:
-        instead = "columns are taken as they are, and lines over them are straight"
-        notes.append(f"ranges of columns were cut off: paid for; {instead}")
-    if LOGARITHMS in prepared.lost:
-        notes.append("a count of rows of unlike numbers was cut off: paid for, and not used")
-    if planned.lengths and not (preprocessing.anchor or preprocessing.reach):
-        why = "cut off: paid for, and" if LENGTHS in prepared.lost else "hidden by their noise:"
-        notes.append(f"row lengths were {why} rows lose their length")
-    for label in (MEAN, FINER_MEAN):
-        if label in prepared.lost:
-            notes.append(f"the {label} was cut off: paid for, and not subtracted")
-    if planned.second_moment and preprocessing.whitening is None:
-        notes.append("the second moment was cut off: paid for, and rows are not whitened")
+    notes = preparation_notes(planned.preparation, state)
     if planned.schedule.census is not None and census is None:
         notes.append("the counts of rows were cut off: paid for, and lost to the search")
     if planned.weighs_rows and planned.weighing(census) is None:
@@ -513,14 +490,6 @@ def _unscored(planned: Outline, trials: Sequence[Trial], final: Trial) -> list[s
     if planned.schedule.final.trials > 1:
         return ["no trial has a score, so the first of them was taken"]
     return ["no trial has a score on record any more"]
-
-
-def _not_prepared(planned: Outline, prepared: Prepared) -> frozenset[str]:
-    """What is lost of the statistics that rows are prepared by: a finer mean replaces the first."""
-    lost = set(prepared.lost)
-    if planned.gave_a_leg and FINER_MEAN not in lost:
-        lost -= {MEAN}
-    return frozenset(lost)
 
 
 def _payments(config: Config, folder: RunFolder, data: Data) -> Payments:

@@ -17,7 +17,8 @@ from dptune.data.declared import code_new_rows
 from dptune.data.made_by import is_of_texts, is_of_words
 from dptune.engines.base import Engine, Model
 from dptune.engines.language.folder import save_pretrained
-from dptune.engines.modules.torch_module import ModuleModel, TorchModule
+from dptune.engines.modules.module_engine import ModuleEngine
+from dptune.engines.modules.module_model import ModuleModel
 from dptune.errors import InvalidInput
 from dptune.features.local_module import own_functions
 from dptune.own_code import must_be_absolute, must_be_given, pretrained_name
@@ -48,12 +49,12 @@ class TrainedModel(ModelFacts):
     @property
     def trains(self) -> str:
         """What was trained, in words."""
-        return _LANGUAGE_MODEL if self.is_pretrained else self.engine.trains
+        return _LANGUAGE_MODEL if self.is_pretrained else self.engine.traits.trains
 
     @property
     def own_functions(self) -> list[str]:
         """Names of functions of a user's own that it, or what made its features, calls."""
-        return [*self.engine.own_functions.values(), *own_functions(self.made_by or {})]
+        return [*self.engine.traits.own_functions.values(), *own_functions(self.made_by or {})]
 
     def predict(self, features: Any) -> NDArray[Any]:
         """A label, or a value, for every row. A model of texts takes texts: a list of them, of
@@ -95,17 +96,17 @@ class TrainedModel(ModelFacts):
     @property
     def is_pretrained(self) -> bool:
         """Whether it is a language model of transformers, which `save_pretrained` can write."""
-        return self.engine.is_pretrained
+        return self.engine.traits.pretrained
 
     def save_pretrained(self, folder: str | Path, figures: Sequence[str] = ()) -> None:
         """Write a language model, or its adapters, as Hugging Face has it: `from_pretrained` opens
         the folder. A tokenizer and a card with the guarantee lie beside; `figures` are lines of it
         about how good the model is."""
         engine = self.engine
-        if not isinstance(engine, TorchModule) or not engine.is_pretrained:
+        if not isinstance(engine, ModuleEngine) or not engine.traits.pretrained:
             raise InvalidInput(
                 f"a Hugging Face folder is written of language models that came from one, and this "
-                f"is a {engine.trains}; keep the run's folder, which holds the weights."
+                f"is a {engine.traits.trains}; keep the run's folder, which holds the weights."
             )
         tokenizer = pretrained_name(engine.factory)
         if is_of_texts(self.made_by):
@@ -162,7 +163,7 @@ class TrainedModel(ModelFacts):
         return table
 
     def _prepared(self, table: NDArray[Any]) -> Tensor:
-        if self.engine.takes_ids:
+        if self.engine.traits.takes_ids:
             return torch.from_numpy(table.astype(np.int64))
         if len(self.shape) > 1:
             return torch.from_numpy(table.astype(np.float32))
@@ -209,7 +210,7 @@ def load_from(folder: FinishedRun, *, own_code: bool) -> TrainedModel:
     facts, made, tensors = read_facts(folder)
     engine, file = engine_from(made), folder.path / MODEL_FILE  # an unknown engine is no damage
     must_be_absolute(made, file)
-    must_be_given(engine.own_functions.values(), file, asked=own_code)
+    must_be_given(engine.traits.own_functions.values(), file, asked=own_code)
     if own_code:  # what made its features is run when new rows are predicted
         must_be_given(own_functions(facts.made_by or {}), file, asked=True)
     with folder.undamaged(MODEL_FILE):

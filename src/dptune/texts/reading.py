@@ -1,6 +1,6 @@
-"""Texts of a source, checked: every column there, every text a text, everybody's rows somebody's.
+"""Read the texts of a source, and check columns, texts and units.
 
-What a message shows is names of columns, never a text.
+Messages show names of columns, never a text.
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,23 @@ def read(
     unit_is_needed: bool = True,
     for_model: bool = False,
 ) -> Texts:
-    """The texts in `columns` of a csv, jsonl (both also .gz) or Parquet file, a folder that
-    save_to_disk wrote, "hub:NAME", or a mapping of columns to lists.
+    """Read the texts in `columns` of a csv, jsonl (both also .gz) or Parquet file, a folder written
+    by save_to_disk, "hub:NAME", or a mapping of columns to lists.
 
-    `label` is the column of labels and `unit` that of whose a row is. With `answers`, the last
-    column holds answers, which may be empty, or as SQuAD has them: {"text", "answer_start"}.
-    Of a data set with splits, the first of `splits` that is there. Where a `unit` is not needed,
-    texts without one are nobody's. `for_model`: a model was trained on columns of these names.
+    Args:
+        source: where the texts are.
+        columns: the columns of texts.
+        label: the column of labels.
+        unit: the column that names the person or group of each row.
+        answers: whether the last column holds answers, which may be empty, as text or in SQuAD's
+            form {"text", "answer_start"}.
+        splits: the first of these that a data set has is read.
+        unit_is_needed: whether a missing column `unit` is an error.
+        for_model: whether the texts are for a trained model, whose columns have these names.
+
     """
     names = names_of_columns(columns)
-    # Units letter by letter, too: 007 and 7 are two people.
+    # Units are read as text, too: 007 and 7 are two people.
     opened = open_splits(source, names if unit is None else (*names, unit))
     table = opened.first_of(splits)
     if not unit_is_needed and unit not in table.names:
@@ -47,68 +54,68 @@ def read(
                 + (_OF_MODEL if for_model else f"Name it with {_NAMED[what]}.")
             )
     values = {name: table.values(name) for name in names}
-    counts = {len(found) for found in values.values()}
+    counts = {len(texts) for texts in values.values()}
     if counts == {0}:
         raise InvalidInput(f"{opened.where!r} holds no rows, only columns: {listed(table.names)}.")
     starts = None
     if answers:
-        values[names[-1]], starts = _answers(values[names[-1]])
-    for name, found in values.items():
-        _must_be_texts(found, name, opened.where)
-    said = names[:-1] if answers else names
-    _must_say_something(values, said, opened.where)
-    for name in said:
-        _must_have_letters(values[name], name, opened.where)
+        values[names[-1]], starts = _split_answers(values[names[-1]])
+    for name, texts in values.items():
+        _check_texts(texts, name, opened.where)
+    given = names[:-1] if answers else names
+    _check_not_empty(values, given, opened.where)
+    for name in given:
+        _check_letters(values[name], name, opened.where)
     labels = None if label is None else table.values(label)
     units = None if unit is None else table.values(unit)
     if units is not None:
-        _must_be_somebodys(units, str(unit), opened.where)
-        # White space around a name makes nobody another.
+        _check_units(units, str(unit), opened.where)
+        # White space around a name does not make another person.
         units = [value.strip() if isinstance(value, str) else value for value in units]
     if len({*counts, *(len(some) for some in (labels, units) if some is not None)}) > 1:
-        raise InvalidInput("the columns of the texts are not equally long; give one value a row.")
+        raise InvalidInput("the columns of texts differ in length; give one value per row.")
     return Texts(values, labels, units, starts, table.classes(label) if label else ())
 
 
 _NAMED = {
     "texts": "--column (text= in Python)",
-    "labels": "--label (label= in Python); where nobody does, it is called label",
+    "labels": "--label (label= in Python; default: label)",
     "units": "--unit (unit= in Python)",
 }
 
 _OF_MODEL = "The model was trained on a column of that name; rename yours."
 
-# How files say that nothing is known: all those rows would be taken for one person's.
-_NOBODY = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none")
+# How files write a missing name: all those rows would be taken for one person's.
+_MISSING = ("", "nan", "na", "n/a", "#n/a", "<na>", "null", "none")
 
 
 def names_of_columns(columns: object) -> tuple[str, ...]:
-    """One name or several, all different."""
+    """The names of one or several columns, all different."""
     names = (columns,) if isinstance(columns, str) else columns
     if not isinstance(names, Sequence) or not names or len(set(names)) != len(names):
         raise InvalidInput(
-            f"texts are read from one or several different columns, by name; got {columns!r}."
+            f"the columns of texts must be one or several different names; got {columns!r}."
         )
     for name in names:
         validate.text(column=name)
     return tuple(names)
 
 
-def _answers(values: Sequence[Any]) -> tuple[list[Any], list[int] | None]:
-    """Answers as texts, and where they begin; -1 where nothing says so."""
-    found, starts = [], []
+def _split_answers(values: Sequence[Any]) -> tuple[list[Any], list[int] | None]:
+    """Answers as texts, and their positions; -1 where none is given."""
+    texts, starts = [], []
     for value in values:
         text, start = value, -1
         if isinstance(value, dict) and isinstance(value.get("text"), list):
             text = value["text"][0] if value["text"] else ""
             begins = value.get("answer_start") or [-1]
             start = begins[0]
-        found.append("" if text is None else text)
+        texts.append("" if text is None else text)
         starts.append(start if isinstance(start, int) else -1)
-    return found, starts
+    return texts, starts
 
 
-def _must_be_texts(values: Sequence[Any], name: str, where: str) -> None:
+def _check_texts(values: Sequence[Any], name: str, where: str) -> None:
     if any(value is None for value in values):
         raise InvalidInput(
             f"the column {name!r} of {where!r} has missing texts; fill them or remove those rows "
@@ -118,12 +125,12 @@ def _must_be_texts(values: Sequence[Any], name: str, where: str) -> None:
     if others:
         raise InvalidInput(
             f"the column {name!r} of {where!r} must hold texts; found {listed(sorted(others))}. "
-            "Name another column, or turn its values into texts."
+            "Name another column, or convert its values to text."
         )
     if not all(value.isascii() or _is_unicode(value) for value in values):
         raise InvalidInput(
-            f"the column {name!r} of {where!r} holds letters that are none (halves of UTF-16 "
-            "pairs), which no tokenizer takes; remove them first."
+            f"the column {name!r} of {where!r} holds invalid characters (unpaired UTF-16 "
+            "surrogates), which no tokenizer accepts; remove them first."
         )
 
 
@@ -135,32 +142,32 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-def _must_have_letters(values: Sequence[str], name: str, where: str) -> None:
+def _check_letters(values: Sequence[str], name: str, where: str) -> None:
     if not any(letter.isalpha() for value in values for letter in value):
         raise InvalidInput(
-            f"the column {name!r} of {where!r} must hold texts, and none of its values has a "
-            "letter; name the column of the texts. Numbers are for tune --data."
+            f"the column {name!r} of {where!r} must hold texts, but none of its values has a "
+            "letter; name the column of the texts. For tables of numbers use tune --data."
         )
 
 
-def _must_say_something(values: dict[str, Sequence[Any]], names: Sequence[str], where: str) -> None:
-    """Refuse rows without a letter in any of these columns."""
-    said = zip(*(values[name] for name in names), strict=False)
-    if not all(any(text.strip() for text in row) for row in said):
+def _check_not_empty(values: dict[str, Sequence[Any]], names: Sequence[str], where: str) -> None:
+    """Refuse rows whose texts are empty in all of these columns."""
+    rows = zip(*(values[name] for name in names), strict=False)
+    if not all(any(text.strip() for text in row) for row in rows):
         raise InvalidInput(
             f"some rows of {where!r} have empty texts in {listed(names)}; remove those rows first."
         )
 
 
-def _must_be_somebodys(units: Sequence[Any], name: str, where: str) -> None:
-    if any(value is None or str(value).strip().casefold() in _NOBODY for value in units):
+def _check_units(units: Sequence[Any], name: str, where: str) -> None:
+    if any(value is None or str(value).strip().casefold() in _MISSING for value in units):
         raise InvalidInput(
-            f"the column {name!r} of {where!r} does not say whose some rows are; fill it in or "
+            f"the column {name!r} of {where!r} does not name the unit of some rows; fill it in or "
             "remove those rows first."
         )
     # Not both: 1 and "1" may be one person.
     if {str if isinstance(value, str) else type(value) for value in units} not in ({str}, {int}):
         raise InvalidInput(
-            f"the column {name!r} of {where!r} must hold names or numbers that tell people apart, "
-            "all of them text or all whole numbers."
+            f"the column {name!r} of {where!r} must identify people by names or numbers: all text, "
+            "or all whole numbers."
         )

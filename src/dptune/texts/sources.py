@@ -1,7 +1,7 @@
-"""Where texts lie: files, folders of Hugging Face datasets, the hub, columns of a program.
+"""Sources of texts: files, folders of Hugging Face datasets, the hub, mappings of columns.
 
-A data set with splits may name one behind a colon: FOLDER:validation, hub:OWNER/NAME:validation.
-On the hub, a configuration follows the name and a revision an @: hub:OWNER/NAME/CONFIG@REVISION.
+A split of a data set follows a colon: FOLDER:validation, hub:OWNER/NAME:validation. On the hub, a
+configuration follows the name and a revision an @: hub:OWNER/NAME/CONFIG@REVISION.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ _ENDINGS = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".parquet")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """Columns by name, read when they are asked for; `classes` names a column's numbered labels."""
+    """Columns by name, read on demand; `classes` gives the names of a column's numbered labels."""
 
     names: Sequence[str]
     values: Callable[[str], Sequence[Any]]
@@ -45,17 +45,17 @@ class Splits:
     where: str
     tables: Mapping[str, Callable[[], Table]]
 
-    def first_of(self, wanted: Sequence[str]) -> Table:
-        for split in wanted:
+    def first_of(self, names: Sequence[str]) -> Table:
+        for split in names:
             if split in self.tables:
                 return self.tables[split]()
         raise InvalidInput(
-            f"{self.where!r} has no split {' or '.join(wanted)}; found {listed(list(self.tables))}."
+            f"{self.where!r} has no split {' or '.join(names)}; found {listed(list(self.tables))}."
         )
 
 
 def place_and_split(source: str | Path) -> tuple[str, str]:
-    """Where a data set lies, and the split that is named behind it, if one is."""
+    """The place of a data set, and the split after its colon, or ""."""
     place, colon, split = str(source).rpartition(":")
     if colon and place and (Path(place).is_dir() or place.startswith(HUB)):
         return place, split
@@ -63,13 +63,13 @@ def place_and_split(source: str | Path) -> tuple[str, str]:
 
 
 def open_splits(source: Any, texts: Sequence[str]) -> Splits:
-    """What a source holds; the columns `texts` are read as they are."""
+    """Open a source; the columns `texts` are read as text, unchanged."""
     if isinstance(source, Mapping):
-        columns = {str(name): _plain(values, name) for name, values in source.items()}
+        columns = {str(name): _as_list(values, name) for name, values in source.items()}
         return Splits("the texts", {"train": lambda: Table(list(columns), columns.__getitem__)})
     if not isinstance(source, str | Path):
         raise InvalidInput(
-            "texts are a path, 'hub:NAME' or a mapping of columns to lists; got "
+            "texts must be a path, 'hub:NAME' or a mapping of columns to lists; got "
             f"{type(source).__name__}."
         )
     place, split = place_and_split(source)
@@ -86,18 +86,18 @@ def open_splits(source: Any, texts: Sequence[str]) -> Splits:
     return Splits(place, {"train": tables[split], "test": tables[split]} if split else tables)
 
 
-def _plain(values: Any, name: object) -> list[Any]:
-    found = values.tolist() if hasattr(values, "tolist") else values
-    if not isinstance(found, list | tuple):
+def _as_list(values: Any, name: object) -> list[Any]:
+    plain = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(plain, list | tuple):
         raise InvalidInput(f"the column {name!r} must be a list; got {type(values).__name__}.")
-    return list(found)
+    return list(plain)
 
 
 def _from_file(path: Path, texts: Sequence[str]) -> Table:
     if not path.exists():
         raise InvalidInput(
             f"there is no file or folder {str(path)!r}; give the path of a file of texts "
-            f"({', '.join(_ENDINGS)}), a folder by save_to_disk, or 'hub:NAME'."
+            f"({', '.join(_ENDINGS)}), a folder written by save_to_disk, or 'hub:NAME'."
         )
     must_not_be_nearly_csv(path)
     name = path.name.lower()
@@ -120,29 +120,29 @@ def _from_json_lines(path: Path) -> Table:
                 lines = iter(lambda: file.readline(LONGEST_LINE + 1), b"")
                 for number, line in enumerate(lines, start=1):
                     if line.strip():
-                        rows.append(_json_line(line, number, path))
-        except UnicodeDecodeError:  # whose own message shows a byte
+                        rows.append(_read_json_line(line, number, path))
+        except UnicodeDecodeError:  # its own message shows a byte
             raise not_utf8(path) from None
     names = list(dict.fromkeys(name for row in rows for name in row))
     return Table(names, lambda name: [row.get(name) for row in rows])
 
 
-def _json_line(line: bytes, number: int, path: Path) -> dict[str, Any]:
+def _read_json_line(line: bytes, number: int, path: Path) -> dict[str, Any]:
     if len(line) > LONGEST_LINE:
         raise InvalidInput(
             f"line {number} of {str(path)!r} is longer than {LONGEST_LINE >> 20} MiB, so it is not "
             "read; every line must be one JSON object, of one row."
         )
     try:
-        found = read_json(line.decode(), "it")
+        row = read_json(line.decode(), "it")
     except InvalidInput:
-        found = None
-    if not isinstance(found, dict):
+        row = None
+    if not isinstance(row, dict):
         raise InvalidInput(
-            f"line {number} of {str(path)!r} is no JSON object; every line must be one, such as "
+            f"line {number} of {str(path)!r} is not a JSON object; every line must be one, such as "
             '{"body": "...", "label": "..."}.'
         )
-    return found
+    return row
 
 
 def _of_arrow(table: Any) -> Table:

@@ -1,4 +1,4 @@
-"""Tokenizers: from a folder, or by name from the hub, never with code of their own."""
+"""Load tokenizers from a folder, or by name from the hub, without running their own code."""
 
 import hashlib
 import json
@@ -10,20 +10,20 @@ from typing import Any
 from dptune.hub import ModelPlace, quiet, transformers_package
 
 _FILES = "config.json, model.safetensors, tokenizer.json and tokenizer_config.json"
-# Public words that two tokenizers must cut alike to be one.
+# Public texts; equal tokenizers split them alike.
 _PROBE = ("The quick brown Fox, 1234 x!", "a second text")
 
 
 def load_tokenizer(where: str) -> Any:
-    """That of a FOLDER, or NAME[@REVISION] on the hub."""
-    # Keyed by what a folder holds, too: one that is written again is read again.
+    """Load the tokenizer of a FOLDER, or of NAME[@REVISION] on the hub."""
+    # The cache is keyed by the files of a folder, too, so that a changed folder is read again.
     folder = Path(where)
     files = sorted(folder.glob("*token*")) if folder.is_dir() else []
-    return _loaded(where, tuple((file.name, file.stat().st_mtime_ns) for file in files))
+    return _load(where, tuple((file.name, file.stat().st_mtime_ns) for file in files))
 
 
 @lru_cache(maxsize=4)
-def _loaded(where: str, files: tuple[tuple[str, int], ...]) -> Any:
+def _load(where: str, files: tuple[tuple[str, int], ...]) -> Any:
     place, transformers = ModelPlace.of(where), transformers_package("text")
     try:
         with quiet(transformers):
@@ -31,19 +31,18 @@ def _loaded(where: str, files: tuple[tuple[str, int], ...]) -> Any:
     except Exception as problem:  # tokenizers fail in more ways than can be listed
         raise place.unreachable(problem, _FILES, "tokenizer.json") from None
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
-        # What transformers makes of a model's kind alone: every word would be an unknown one.
-        raise place.unreachable(ValueError("it has no tokenizer that knows a word"), _FILES)
+        # transformers makes such a tokenizer from the kind of a model alone: it knows no word.
+        raise place.unreachable(ValueError("its tokenizer has no vocabulary"), _FILES)
     return tokenizer
 
 
 def pinned_place(where: str) -> str:
-    """The same place with the commit that a name on the hub stands for now: what lies there later
-    may be another."""
+    """The same place with the current commit of a name on the hub, which may change later."""
     return str(ModelPlace.of(where).pinned("tokenizer_config.json", _FILES))
 
 
 def digest_of(tokenizer: Any) -> str:
-    """Of its words and of how it cuts public ones, by which the same one is known again."""
+    """The digest of a tokenizer: of its vocabulary and of how it splits public texts."""
     words = sorted(tokenizer.get_vocab().items())
     cut: Sequence[int] = tokenizer(*_PROBE).input_ids
     return hashlib.sha256(json.dumps([words, list(cut)]).encode()).hexdigest()

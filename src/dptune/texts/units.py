@@ -1,4 +1,4 @@
-"""Which texts of a unit enter, and how a unit's texts are joined: never with those of another."""
+"""Select and join the texts of a unit, never with those of another unit."""
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -8,23 +8,23 @@ from dptune.texts.cutting import Piece
 
 
 def first_of_each(units: Sequence[Any], most: int) -> list[list[int]]:
-    """The numbers of each unit's first `most` texts, units in the order in which they come.
+    """The numbers of the first `most` texts of each unit, in order of the units' first texts.
 
-    Guarantees: which texts of a unit enter depends on that unit alone.
+    Guarantees: the selected texts of a unit depend on that unit alone.
     """
-    found: dict[Any, list[int]] = {}
+    texts_of: dict[Any, list[int]] = {}
     for number, unit in enumerate(units):
-        numbers = found.setdefault(unit, [])
+        numbers = texts_of.setdefault(unit, [])
         if len(numbers) < most:
             numbers.append(number)
-    return list(found.values())
+    return list(texts_of.values())
 
 
 def packed(
     pieces: Iterator[Piece], counts: Sequence[int], rows: int, length: int
 ) -> Iterator[Piece]:
-    """The texts of each unit, `counts` of them, joined one after the other and cut into so many
-    rows; what is beyond them is dropped, and rows that are not filled stay empty."""
+    """Join the texts of each unit, `counts` of them, and cut them into `rows` rows. Tokens beyond
+    these rows are dropped; rows that are not filled stay empty."""
     for count in counts:
         stream = [word for ids, _ in islice(pieces, count) for word in ids][: rows * length]
         for start in range(0, rows * length, length):

@@ -1,1 +1,1 @@
-"""Language models of the package transformers, as modules whose rows are numbers of words."""
+"""Language models of the package transformers, as modules whose rows are token numbers."""

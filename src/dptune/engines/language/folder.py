@@ -1,5 +1,5 @@
-"""A language model that was trained, as a Hugging Face folder: whoever has transformers (and peft,
-for adapters) opens it with from_pretrained, without us."""
+"""A language model that was trained, as a Hugging Face folder: transformers (and peft, for
+adapters) open it with from_pretrained, without dptune."""
 
 import inspect
 import json
@@ -14,7 +14,8 @@ from torch import Tensor
 from dptune.engines.language.pretrained import EXTRA, config_of, for_training, place_of
 from dptune.engines.language.reader import MeanClassifier, Reader, Spans, Words
 from dptune.engines.modules.lora import LoRA
-from dptune.engines.modules.torch_module import ModuleModel, TorchModule
+from dptune.engines.modules.module_engine import ModuleEngine
+from dptune.engines.modules.module_model import ModuleModel
 from dptune.errors import InvalidInput
 from dptune.hub import quiet, transformers_package
 from dptune.plain_data import read_json
@@ -26,7 +27,7 @@ _ADAPTER = "base_model.model."  # how peft's names begin
 
 
 def save_pretrained(
-    engine: TorchModule,
+    engine: ModuleEngine,
     model: ModuleModel,
     folder: str | Path,
     *,
@@ -47,7 +48,7 @@ def save_pretrained(
 
     """
     reader = model.module
-    if not engine.is_pretrained or not isinstance(reader, Reader):
+    if not engine.traits.pretrained or not isinstance(reader, Reader):
         raise InvalidInput(
             f"a Hugging Face folder is written of models that came from one, and {engine.factory} "
             "makes a module of its own; keep the run's folder, which holds the weights."
@@ -89,7 +90,7 @@ def _plain(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().contiguous()
 
 
-def _mend_config(engine: TorchModule, file: Path, labels: list[str]) -> None:
+def _mend_config(engine: ModuleEngine, file: Path, labels: list[str]) -> None:
     """What was changed for training is put back, and outputs get their names."""
     told, original = read_json(file.read_bytes(), str(file)), config_of(place_of(engine.factory))
     for name in for_training(original):
@@ -145,7 +146,7 @@ def _other_names(reader: Reader) -> list[str]:
     return [] if own == usual else [f'key_mapping={{"^{usual}.": "{own}."}}']
 
 
-def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> str:
+def _card(engine: ModuleEngine, reader: Reader, card: str, labels: list[str]) -> str:
     place, adapters = place_of(engine.factory), isinstance(engine, LoRA)
     name = Path(place.where).resolve().name if place.is_folder else place.where
     about = [
@@ -168,7 +169,7 @@ def _card(engine: TorchModule, reader: Reader, card: str, labels: list[str]) -> 
     return "\n".join([*lines, card.strip(), ""])
 
 
-def _recipe(engine: TorchModule, reader: Reader, labels: list[str]) -> list[str]:
+def _recipe(engine: ModuleEngine, reader: Reader, labels: list[str]) -> list[str]:
     """The lines of Python that open the folder and read a text."""
     kind = _task(reader)[0]
     used = [f"from transformers import {kind}, AutoTokenizer"]

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 
 from dptune.engines.modules.lora import LoRA
+from dptune.engines.modules.module_engine import ModuleEngine
 from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.modules.zeroth_order import ZerothOrder
 from dptune.errors import InvalidInput
@@ -13,7 +14,7 @@ from dptune.own_code import PRETRAINED, pretrained_name
 
 def HuggingFace(
     model: str, *, lora: int | None = None, zeroth_order: bool = False, **options: Any
-) -> TorchModule:
+) -> ModuleEngine:
     """The engine that trains a language model of the Hugging Face hub or in a folder.
 
     Args:

@@ -106,7 +106,7 @@ class Reader(nn.Module):
         return 8 * int(self.model.config.hidden_size)
 
     def made_up(self, shape: Sequence[int], rows: int, generator: torch.Generator) -> Tensor:
-        """Rows that are nobody's, some of them shorter than others, in `shape` (..., words)."""
+        """Made-up rows, some of them shorter than others, in `shape` (..., words)."""
         length, before = shape[-1], (rows, *shape[: -1 - self.holds_answers])
         # Special words are the first or the last of a vocabulary.
         low, high = self.vocabulary // 4, max(self.vocabulary // 4 + 1, 3 * self.vocabulary // 4)

@@ -21,7 +21,7 @@ def widths(longest: int) -> list[int]:
 
 def grouped(chunk: Chunk, to: Sequence[int]) -> Iterator[Chunk]:
     """For each of these widths the rows that it is the least for, cut to it. A row's group depends
-    on the row alone: it meets the same numbers whoever else is there."""
+    on the row alone: it meets the same numbers whatever the others are."""
     if len(to) == 1:
         yield chunk
         return
@@ -34,7 +34,7 @@ def grouped(chunk: Chunk, to: Sequence[int]) -> Iterator[Chunk]:
 
 
 def _lengths(features: Tensor) -> Tensor:
-    """Of rows (rows, ..., columns): up to the last column in which anything is told."""
+    """Of rows (rows, ..., columns): up to the last column that is not padding."""
     told = (features >= 0).flatten(1, -2).any(1)
     places = torch.arange(1, told.shape[1] + 1, device=told.device)
     return (told * places).amax(1)

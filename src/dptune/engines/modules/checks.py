@@ -102,50 +102,42 @@ def rows_are_alone(
 ) -> None:
     """The first row's gradient, and the last one's, stay as they are when the other rows of the
     batch are others: bit for bit, but for what two equal passes differ by."""
+
+    def changing(row: int) -> list[str]:
+        """The parameters in whose gradients `row` is not alone."""
+        alone = torch.zeros(len(features), dtype=torch.float64, device=features.device)
+        alone[row] = 1.0
+        one = sums(features, targets, alone)
+        least, most = (share * float(one.norm()) for share in (_FLOAT64, _AGREES[compute]))
+
+        def apart(features: Tensor, targets: Tensor) -> dict[str, float]:
+            two = sums(features, targets, alone)
+            if not bool(two.isfinite().all()):  # other rows overflow: steps leave such rows out
+                return dict.fromkeys(places, 0.0)
+            return {name: float((one[at] - two[at]).norm()) for name, at in places.items()}
+
+        noise = apart(features, targets)
+        for others in _others(features, targets, row):
+            differences, repeats = apart(*others), 0
+            while mixed := [
+                name
+                for name, difference in differences.items()
+                if difference > min(max(_REPEATED * noise[name], least), most)
+            ]:
+                if repeats == _MORE_REPEATS:
+                    return mixed
+                again, repeats = apart(features, targets), repeats + 1  # equal by luck, perhaps
+                noise = {name: max(noise[name], off) for name, off in again.items()}
+        return []
+
     for row in (0, len(features) - 1):
-        mixed = _changing(sums, features, targets, places, compute, row)
-        if mixed:
+        if mixed := changing(row):
             raise InvalidInput(
                 "a row's gradient must not depend on the other rows of its batch; it does for "
                 f"{', '.join(map(repr, mixed[:8]))}. Something before or in these layers mixes "
                 "rows, as batch norm does: replace it by a layer that treats rows one by one "
                 "(torch.nn.GroupNorm)."
             )
-
-
-def _changing(
-    sums: Callable[[Tensor, Tensor, Tensor], Tensor],
-    features: Tensor,
-    targets: Tensor,
-    places: Mapping[str, slice],
-    compute: str,
-    row: int,
-) -> list[str]:
-    """The parameters in whose gradients `row` is not alone."""
-    alone = torch.zeros(len(features), dtype=torch.float64, device=features.device)
-    alone[row] = 1.0
-    one = sums(features, targets, alone)
-    least, most = (share * float(one.norm()) for share in (_FLOAT64, _AGREES[compute]))
-
-    def apart(features: Tensor, targets: Tensor) -> dict[str, float]:
-        two = sums(features, targets, alone)
-        if not bool(two.isfinite().all()):  # other rows overflow: steps leave such rows out
-            return dict.fromkeys(places, 0.0)
-        return {name: float((one[at] - two[at]).norm()) for name, at in places.items()}
-
-    noise = apart(features, targets)
-    for others in _others(features, targets, row):
-        differences, repeats = apart(*others), 0
-        while mixed := [
-            name
-            for name, difference in differences.items()
-            if difference > min(max(_REPEATED * noise[name], least), most)
-        ]:
-            if repeats == _MORE_REPEATS:
-                return mixed
-            again, repeats = apart(features, targets), repeats + 1  # may have been equal by luck
-            noise = {name: max(noise[name], off) for name, off in again.items()}
-    return []
 
 
 def _others(features: Tensor, targets: Tensor, row: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -1,8 +1,8 @@
 """A run of noisy steps over the flat weights of a module.
 
 Each step sums clipped gradients of a Poisson sample, or of all rows, a physical batch at a time;
-adds noise in float64; divides by the plan's public number; and only then rounds and moves. A sample
-of nobody takes its noisy step all the same.
+adds noise in float64; divides by the plan's public number; and only then rounds and moves. An
+empty sample takes its noisy step all the same.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dptune.data.rows import Chunk, Rows
 from dptune.engines.checkpoint import Checkpoint
-from dptune.engines.modules import ghost
+from dptune.engines.modules import blocks
 from dptune.engines.modules.by_length import grouped
 from dptune.engines.modules.flat_weights import FlatWeights
 from dptune.engines.modules.gradients import RowGradients
@@ -97,19 +97,16 @@ def train(
     """The weights that a whole run of `plan` releases, in the order of `flat`; it goes on from what
     `keep` has. `gradients` are for rows cut to such widths, the last for whole ones; `dtype` is
     what the module takes."""
-    moves, done = Moves(plan, flat), 0
-    progress = None if keep is None else KeptWeights(keep, flat)
-    if progress is not None and (kept := progress.load()) is not None:
-        tensors, done = kept
-        moves.restore(tensors)
+    moves = Moves(plan, flat)
+    left = steps_left(plan, flat, keep, moves.tensors, moves.restore)
     of_classes = None
     if plan.class_weights is not None:
         of_classes = torch.tensor(plan.class_weights, dtype=torch.float64, device=rows.device)
     total = StepTotal(len(flat.vector), rows.device)
-    at_once = min(rows_at_once, ghost.MOST_ROWS)
+    at_once = min(rows_at_once, blocks.MOST_ROWS)
     state = ModuleState(flat.module, flat)
     with own_numbers(rows.device):
-        for step in range(done, plan.steps):
+        for step in left:
             randomness.passes(step, rows.device).begin()
             flat.module.train()
             total.begin()
@@ -130,32 +127,38 @@ def train(
             state.must_be_unchanged()
             moves.step(total.value(), randomness.noise(rows.device, step), step)
             state.after_step()
-            if progress is not None:
-                progress.after(step + 1, plan, moves.tensors)
     return moves.released()
 
 
-class KeptWeights:
-    """A checkpoint of flat weights, which only goes on beside the module that it was begun with."""
-
-    def __init__(self, keep: Checkpoint, flat: FlatWeights) -> None:
-        self._keep, self._mark = keep, flat.mark()
-
-    def load(self) -> tuple[dict[str, Tensor], int] | None:
-        kept = self._keep.load()
-        if kept is not None and not torch.equal(kept[0].pop(_MODULE, torch.empty(0)), self._mark):
+def steps_left(
+    plan: TrainPlan,
+    flat: FlatWeights,
+    keep: Checkpoint | None,
+    tensors: Callable[[], dict[str, Tensor]],
+    restore: Callable[[dict[str, Tensor]], None],
+) -> Iterator[int]:
+    """The numbers of the steps that are still to be taken, after `restore` was given what `keep`
+    has. When a step was taken, `keep` is told, and saves `tensors()` where that is due."""
+    if keep is None:
+        return iter(range(plan.steps))
+    mark, kept, done = flat.mark(), keep.load(), 0
+    if kept is not None:
+        found, done = kept
+        if not torch.equal(found.pop(_MODULE, torch.empty(0)), mark):
             raise OwnCodeProblem(
-                f"{self._keep.path} is kept of another module than the factory makes now: other "
-                "layers, or other frozen weights. Put the code and its files back as they were, "
-                "then go on."
+                f"{keep.path} is kept of another module than the factory makes now: other layers, "
+                "or other frozen weights. Put the code and its files back as they were, then go on."
             )
-        return kept
+        restore(found)
 
-    def after(self, steps: int, plan: TrainPlan, tensors: Callable[[], dict[str, Tensor]]) -> None:
-        """Tell of so many steps, and keep what they led to where that is due."""
-        self._keep.tell(steps)
-        if self._keep.due() or steps == plan.steps:
-            self._keep.save(tensors() | {_MODULE: self._mark}, steps)
+    def left() -> Iterator[int]:
+        for step in range(done, plan.steps):
+            yield step
+            keep.tell(step + 1)
+            if keep.due() or step + 1 == plan.steps:
+                keep.save(tensors() | {_MODULE: mark}, step + 1)
+
+    return left()
 
 
 def _passes(

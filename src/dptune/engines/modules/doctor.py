@@ -87,7 +87,7 @@ def examine(
     module: nn.Module, shape: Sequence[int] | None = None, *, ids: bool = False
 ) -> Examination:
     """Its layers and its problems; given the `shape` of a row, also what made-up rows show. Rows of
-    `ids` are numbers of words."""
+    `ids` are token numbers."""
     names = wanting_gradients(module)
     found, routes = problems(module, names), dict[str, str]()
     if shape is not None and not any(each.kind == "lazy" for each in found):

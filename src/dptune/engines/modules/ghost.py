@@ -9,54 +9,28 @@ these ways:
   the sum from matrix products over blocks of few rows ("ghost").
 - `Kept`: the gradient itself, where it is no larger than its factors ("per row"); `Remade` where
   it is large and has no factors.
-- `Lookup`: the same as `Outer` for an embedding, whose inputs are numbers of words.
-
-The margin by which clipping aims lower, and why it is enough, is in docs/design/modules-bound.md.
+- `Lookup`: the same as `Outer` for an embedding, whose inputs are token numbers.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dptune.engines import sums
-from dptune.errors import InvalidInput
+from dptune.engines.modules import blocks
 
-HALF_ULP = 2.0**-24  # of float32, in which products are accumulated
-# A row's terms may cancel, and what cancels is rounded all the same. With Q the root of the sum of
-# its terms' squared norms, over all layers, Q is brought down to so many clip norms.
-CANCELLING = 4.0
-# By how much of itself a number is off, at most, when it is rounded to bfloat16 (8 binary digits).
-_ROUNDED_FACTOR = 2.0**-8
-MOST_ROWS = 2**18  # of one total, and 64 times as many additions to any number of it
-_MOST_ROUNDINGS = 20_000.0  # of a block, in Q of one row: see `_roundings`
 _ROWS_OF_KEPT = 64  # that one product adds up
-# Half units, in clip norms, by which adding blocks in float32 may be off.
-_BETWEEN_BLOCKS = 2**12
 _COLUMNS = 1536  # of a Gram matrix's inner sums that one product adds up
 _LARGEST_LINE = 4096  # numbers whose squares are added in float32
-_LARGEST_PART = 2**28  # numbers that are made at once beside what is stored
 # Numbers; matrix products of bfloat16 lines of another length are several times slower.
 _ALIGNED = 8
 _MANY_TERMS = 64  # of which a few more are cheap
 _SMALL = 2**14  # numbers a row; such gradients are put side by side
 _LINE = 256  # of the table in which they are
 _SMALLEST_NORMAL = 2.0**-126
-# In one total, in the lines of an embedding for one batch, and in the sum of a step's totals.
-_IN_FLOAT64 = 2.0**-10 + 2.0**-12 + 2.0**-18
-
-
-def margin(compute: str) -> float:
-    """By how many clip norms, beside its own, a row can move the sum: both sums are rounded."""
-    # Tensor cores may cut off instead of rounding to nearest, and their factors were rounded. A
-    # hundredth more for rounding of what is rounded.
-    cut = 2 * (1 + _ROUNDED_FACTOR) if compute == "bfloat16" else 1
-    roundings = cut * CANCELLING * _MOST_ROUNDINGS + _BETWEEN_BLOCKS
-    return 2 * 1.01 * roundings * HALF_ULP + _IN_FLOAT64
 
 
 @dataclass(frozen=True)
@@ -88,7 +62,7 @@ class Grams:
         sizes = (self.columns, self.outputs)
         inner = sum(min(size, _COLUMNS) + size // _COLUMNS + 1 for size in sizes)
         cut = 2 if self.cut_off else 1
-        return 1.05 * cut * (inner + self.sums.shape[-1] + 8) * HALF_ULP
+        return 1.05 * cut * (inner + self.sums.shape[-1] + 8) * blocks.HALF_ULP
 
     @property
     def vanished(self) -> float:
@@ -118,7 +92,7 @@ def _raised(grams: list[Grams]) -> Tensor:
     """What `Lengths` has, (3, rows), of layers with as many terms: all at once."""
     wide = torch.cat([gram.sums for gram in grams], 2).double()
     constants = [
-        [gram.rounding, gram.vanished, _ROUNDED_FACTOR**2 if gram.rounds else 0.0]
+        [gram.rounding, gram.vanished, blocks.ROUNDED_FACTOR**2 if gram.rounds else 0.0]
         for gram in grams
         for _ in range(gram.sums.shape[2])
     ]
@@ -154,7 +128,7 @@ class Kept:
         dtype = torch.float64 if table.shape[-1] > _LARGEST_LINE else None
         norms: Tensor = torch.linalg.vector_norm(table, dim=-1, dtype=dtype).double()
         in_float32 = min(table.shape[-1], _LARGEST_LINE) + 8
-        return norms.square().sum(1) * (1 + 2 * in_float32 * HALF_ULP)
+        return norms.square().sum(1) * (1 + 2 * in_float32 * blocks.HALF_ULP)
 
     def silence(self, kept: Tensor) -> None:
         self.gradients = _where(kept, self.gradients)
@@ -162,7 +136,7 @@ class Kept:
     def add_to(self, total: Tensor, scale: Tensor, block: int) -> None:
         table = self.gradients.flatten(1)[:, None, None]
         outputs = scale.to(table.dtype)[:, None, None, None]
-        _add_blocks(total.view(1, 1, -1), table, outputs, _ROWS_OF_KEPT, together=1)
+        blocks.add_blocks(total.view(1, 1, -1), table, outputs, _ROWS_OF_KEPT, together=1)
 
 
 def side_by_side(several: list[Kept]) -> Kept:
@@ -181,7 +155,7 @@ class Remade:
     def __init__(self, make: Callable[[slice], Tensor], rows: int, numbers: int) -> None:
         """`make` gives what `Kept` takes; `numbers` is how many a row has."""
         self._make, self._rows = make, rows
-        self._step = max(1, _LARGEST_PART // numbers)
+        self._step = max(1, blocks.LARGEST_PART // numbers)
         self._kept: Tensor | None = None
         self._measured: Tensor | None = None
 
@@ -214,7 +188,7 @@ class Remade:
 
 def can_be_kept(numbers: int) -> bool:
     """Whether gradients with so many numbers, of all rows, are not too large."""
-    return numbers <= _LARGEST_PART
+    return numbers <= blocks.LARGEST_PART
 
 
 @dataclass(frozen=True)
@@ -260,14 +234,14 @@ class Outer:
     @property
     def most_rows(self) -> int:
         """That one product may add up."""
-        return block_shape(self.terms)[0]
+        return blocks.block_shape(self.terms)[0]
 
     def as_rows(self, rows: slice | None = None) -> Tensor:
         """The gradients themselves, of all rows or of some."""
         made = []
         for part in self._parts(self._copied, rows or slice(0, self.rows)):
             inputs, outputs = self._terms(part)
-            made.append(products(outputs.flatten(0, 1).mT, inputs.flatten(0, 1)))
+            made.append(blocks.products(outputs.flatten(0, 1).mT, inputs.flatten(0, 1)))
         return (made[0] if len(made) == 1 else torch.cat(made)).view(-1, *self.shape)
 
     def measure(self) -> Grams:
@@ -297,7 +271,7 @@ class Outer:
         self._calls = [self._scaled(call, scale) for call in self._calls]
         view = total.view(self.shape)
         for part in self._parts(self._copied, slice(0, self.rows), block):
-            _add_blocks(view, *self._terms(part), block, _together(block))
+            blocks.add_blocks(view, *self._terms(part), block, blocks.most_together(block))
 
     def _scaled(self, call: Factors, scale: Tensor) -> Factors:
         """The shorter side of the two, rounded as it was; `scale` holds numbers that it could hold,
@@ -342,8 +316,8 @@ class Outer:
 
     def _parts(self, numbers: int, rows: slice, block: int = 1) -> Iterator[slice]:
         """Whole blocks of rows of which so many numbers each may be made at once: a power of two of
-        blocks, for `_together`."""
-        step = _power_of_two(_LARGEST_PART // (max(1, numbers) * block)) * block
+        blocks, for `most_together`."""
+        step = blocks.power_of_two(blocks.LARGEST_PART // (max(1, numbers) * block)) * block
         for start in range(rows.start, rows.stop, step):
             yield slice(start, min(rows.stop, start + step))
 
@@ -369,7 +343,7 @@ class Lookup:
 
     def measure(self) -> Grams:
         rows, terms, columns = self._outputs.shape
-        step = max(1, _LARGEST_PART // (3 * terms**2))
+        step = max(1, blocks.LARGEST_PART // (3 * terms**2))
         found = []
         for start in range(0, rows, step):
             part = slice(start, start + step)
@@ -394,7 +368,7 @@ class Lookup:
         # In float64: on a GPU the order in which lines are added is not the same every time. And on
         # its own first, so that `table` gets one addition, not one a word.
         words = self._words[part].flatten()
-        at_once = max(1, _LARGEST_PART // max(len(table), len(words)))
+        at_once = max(1, blocks.LARGEST_PART // max(len(table), len(words)))
         for start in range(0, table.shape[1], at_once):
             columns = slice(start, start + at_once)
             scaled = self._outputs[part, :, columns].double() * scale[part, None, None]
@@ -420,9 +394,9 @@ def _gram(terms: Tensor) -> Tensor:
     """Products of a row's vectors with each other: (rows, terms, columns) to (rows, terms, terms).
     Few numbers are added at once: see `Grams.rounding`."""
     first, *others = torch.split(terms, _COLUMNS, -1)
-    sums = products(first, first.mT)
+    sums = blocks.products(first, first.mT)
     for part in others:
-        sums += products(part, part.mT)
+        sums += blocks.products(part, part.mT)
     return sums
 
 
@@ -430,89 +404,3 @@ def _gram_sums(left: Tensor, right: Tensor) -> Tensor:
     """What `Grams` keeps of two of them: (3, rows, terms)."""
     diagonals = (gram.diagonal(dim1=1, dim2=2) for gram in (left, right))
     return torch.stack([(left * right).sum(-1), *diagonals])
-
-
-def _roundings(rows: int, terms: int) -> float:
-    """By how many half units, in Q of one row, a product of so many rows of so many terms is off.
-
-    A number that passes d roundings is off by d half units of itself. The squares of all d add up
-    to most where numbers are added one after another: less than n^3 / 3 + 4 n^2 for n numbers.
-    """
-    numbers = rows * terms
-    return math.sqrt((numbers**3 / 3 + 4 * numbers**2) * rows)
-
-
-@cache
-def block_shape(terms: int) -> tuple[int, int]:
-    """How many rows of so many terms one product may add up, and how many terms of each."""
-    rows = 1
-    while _roundings(rows + 1, terms) <= _MOST_ROUNDINGS:
-        rows += 1
-    if _roundings(rows, terms) <= _MOST_ROUNDINGS:
-        return rows, terms
-    # A row in parts: their errors add up to those of the parts' Q, at most the root of their number
-    # times the row's own.
-    parts = 2
-    while _roundings(1, -(-terms // parts)) * math.sqrt(parts) > _MOST_ROUNDINGS:
-        parts += 1
-    return 1, -(-terms // parts)
-
-
-def cut(scale: Tensor) -> Tensor:
-    """Float32 numbers made smaller, to ones that bfloat16 has: products of two numbers of the same
-    kind are several times faster on a GPU."""
-    return scale.view(torch.int32).bitwise_and(-(2**16)).view(torch.float32)
-
-
-def _power_of_two(most: int) -> int:
-    """The largest that is not above it, and 1 at least."""
-    return 1 << max(1, most).bit_length() - 1
-
-
-def _together(block: int) -> int:
-    """How many blocks of so many rows are added in float32: a power of two, so that sums of
-    different layers lie within each other."""
-    return _power_of_two(math.isqrt(_BETWEEN_BLOCKS // block))
-
-
-def _add_blocks(total: Tensor, inputs: Tensor, outputs: Tensor, block: int, together: int) -> None:
-    """Add the sum over rows and terms of outputs (x) inputs to `total` (groups, outputs, columns),
-    in float64; products are over so many rows, and so many of them are added in float32."""
-    terms = block_shape(inputs.shape[2])[1]
-    if terms < inputs.shape[2]:
-        together = 1  # parts of a row may be longer than the row
-    whole = len(inputs) // block * block
-    room = max(1, _LARGEST_PART // total.numel())
-    together = min(together, _power_of_two(room))
-    at_once = room // together * together * block
-    sides = torch.split(inputs, terms, 2), torch.split(outputs, terms, 2)
-    for left, right in zip(*sides, strict=True):
-        for start in range(0, whole, at_once):
-            part = slice(start, min(whole, start + at_once))
-            _add_products(total, left[part], right[part], block, together)
-        if whole < len(left):
-            _add_products(total, left[whole:], right[whole:], len(left) - whole, 1)
-
-
-def _add_products(
-    total: Tensor, inputs: Tensor, outputs: Tensor, block: int, together: int
-) -> None:
-    left, right = (
-        side.reshape(-1, block, *side.shape[1:]).transpose(1, 2).flatten(2, 3).flatten(0, 1)
-        for side in (inputs, outputs)
-    )
-    made = products(right.mT, left)
-    made = made.view(-1, len(total), *made.shape[1:])[:, :, : total.shape[1], : total.shape[2]]
-    for several in torch.split(made, together):  # without what was padded
-        # Adding float32 numbers to float64 ones makes no copy of them; `sum` would.
-        total += several[0] if len(several) == 1 else several.sum(0)
-
-
-def products(left: Tensor, right: Tensor) -> Tensor:
-    """One by one, accumulated and answered in at least float32."""
-    if left.dtype == torch.float16:
-        raise InvalidInput(
-            "gradients of rows are added up from float32 or bfloat16 numbers; a layer of this "
-            "module works in float16. Load it in bfloat16."
-        )
-    return sums.block_products(left, right)

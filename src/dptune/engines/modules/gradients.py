@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dptune.engines import sums
 from dptune.engines.evaluation import RowLoss
-from dptune.engines.modules import checks, functions, ghost
+from dptune.engines.modules import blocks, checks, functions, ghost
 from dptune.engines.modules.ghost import Kept, Lookup, Outer, Piece, Remade
 from dptune.engines.modules.layout import Layer, Layout, find_layout, widening
 from dptune.engines.modules.precision import computing
@@ -99,7 +99,7 @@ class RowGradients:
         weights: Tensor | None = None,
     ) -> None:
         """Add the clipped sum over one physical batch to `total`, flat and float64, which is for
-        ghost.MOST_ROWS rows in all: `StepTotal` is for more."""
+        blocks.MOST_ROWS rows in all: `StepTotal` is for more."""
         sums.must_be_exact()
         rows = len(features)
         if not rows:
@@ -116,7 +116,7 @@ class RowGradients:
             only = [piece for _, piece in placed]
             scale = (share if clip_norm is None else clip(only, clip_norm, share)).float()
             if ghost.are_rounded(only):
-                scale = ghost.cut(scale)
+                scale = blocks.cut(scale)
             # The same blocks in all layers: see docs/design/modules-bound.md.
             factored = [piece for piece in only if isinstance(piece, Outer)]
             block = min((piece.most_rows for piece in factored), default=1)
@@ -329,11 +329,11 @@ def _add_at(total: Tensor, place: slice | Tensor, piece: Piece, scale: Tensor, b
 def clip(pieces: Sequence[Piece], clip_norm: float, share: Tensor) -> Tensor:
     """What to multiply rows by so that each is within its share of the clip norm; those that cannot
     be are silenced."""
-    aim = clip_norm * (1 - ghost.margin("bfloat16" if ghost.are_rounded(pieces) else "float32"))
+    aim = clip_norm * (1 - blocks.margin("bfloat16" if ghost.are_rounded(pieces) else "float32"))
     lengths = ghost.lengths(pieces)
     norms = lengths.squared.sqrt() + lengths.rounded.sqrt()
     uncancelled = lengths.uncancelled.sqrt()
-    bound = torch.maximum(norms / aim, uncancelled / (ghost.CANCELLING * clip_norm))
+    bound = torch.maximum(norms / aim, uncancelled / (blocks.CANCELLING * clip_norm))
     kept = torch.isfinite(bound)
     if not bool(kept.all()):  # a GPU is waited for here
         for piece in pieces:

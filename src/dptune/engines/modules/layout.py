@@ -86,7 +86,7 @@ class _Seen:
                     return None
             for gradient, fewer in zip(call.gradients, other.gradients, strict=True):
                 if gradient is None or fewer is None:
-                    continue  # nobody looks at this output
+                    continue  # nothing uses this output
                 if not self.begins_with_rows(gradient.shape, fewer.shape):
                     return None
             found.append(tuple(sides))
@@ -177,7 +177,7 @@ def _upwards(name: str) -> Iterator[str]:
 
 def _for_as_many(rule: Rule, name: str, per_row: set[int] | None) -> Rule:
     """The same for inputs with as many lines a row as made-up rows had. Where what rows hold
-    decides how many there are, nobody knows whose they are."""
+    decides how many there are, it is unknown whose they are."""
 
     def checked(layer: Any, calls: list[Call], rows: int, wanted: set[str]) -> dict[str, Piece]:
         for call in calls:

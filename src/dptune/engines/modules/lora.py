@@ -1,7 +1,7 @@
 """Low-rank adapters beside a frozen module: what is trained, noised and released is small."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -11,14 +11,11 @@ from dptune import validate
 from dptune.engines.modules import descent
 from dptune.engines.modules.adapters import adapter_names, add_adapters
 from dptune.engines.modules.flat_weights import FlatWeights, digest_of_frozen
-from dptune.engines.modules.torch_module import (
-    SEEN_LOGITS,
-    SEEN_SHAPE,
-    ModuleModel,
-    TorchModule,
-)
+from dptune.engines.modules.module_model import SEEN_LOGITS, SEEN_SHAPE, ModuleModel
+from dptune.engines.modules.torch_module import TorchModule
 from dptune.engines.randomness import Randomness
 from dptune.engines.registry import register_engine
+from dptune.engines.traits import Traits
 from dptune.errors import InvalidInput, OwnCodeProblem
 
 _ADAPTERS = "adapters"
@@ -45,7 +42,6 @@ class LoRA(TorchModule):
     """
 
     name: ClassVar[str] = "lora"
-    trains: ClassVar[str] = "set of low-rank adapters of a PyTorch module"
     trained: str = _ADAPTERS
     compute: str = "bfloat16"
     rank: int = 8
@@ -65,6 +61,10 @@ class LoRA(TorchModule):
             rank=validate.whole(1, at_most=2**16, rank=self.rank),
             alpha=validate.positive(alpha=self.alpha),
         )
+
+    @property
+    def traits(self) -> Traits:
+        return replace(super().traits, trains="set of low-rank adapters of a PyTorch module")
 
     def made(self, randomness: Randomness | None = None) -> nn.Module:
         """A new module with adapters. The base is the same whatever `randomness` says."""

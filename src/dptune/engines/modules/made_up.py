@@ -1,4 +1,4 @@
-"""Rows that are nobody's, on which a module is tried before private ones pass."""
+"""Made-up rows, on which a module is tried before private ones pass."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -42,7 +42,7 @@ def watched(module: nn.Module, row: int) -> Iterator[list[PartCall]]:
 def first_numbers_changed(
     module: nn.Module, rows: int, change: Callable[[Tensor], Tensor]
 ) -> Iterator[None]:
-    """What layers make of numbers of words is changed before anything else sees it."""
+    """What layers make of token numbers is changed before anything else sees it."""
 
     def changed(part: nn.Module, given: Any, gave: Any) -> Tensor | None:
         taken = [*_tensors(given)]

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from dptune.engines import sums
-from dptune.engines.modules import ghost
+from dptune.engines.modules import blocks
 
 
 class StepTotal:
@@ -24,7 +24,7 @@ class StepTotal:
 
     def part(self, rows: int) -> Tensor:
         """To which a batch of so many rows is to be added next."""
-        if self._rows + rows > ghost.MOST_ROWS:
+        if self._rows + rows > blocks.MOST_ROWS:
             self._full = self._full or sums.Total(len(self._part), device=self._part.device)
             self._full.add(self._part)
             self._part, self._rows = torch.zeros_like(self._part), 0

@@ -8,7 +8,7 @@ using the module.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -20,26 +20,30 @@ from dptune.data.rows import DataFacts, Rows
 from dptune.engines.checkpoint import Checkpoint
 from dptune.engines.modules import descent
 from dptune.engines.modules.flat_weights import FlatWeights
+from dptune.engines.modules.inspection import ModuleInspection
 from dptune.engines.modules.losses import outputs_of, row_loss
+from dptune.engines.modules.module_engine import ModuleEngine, samples_of
+from dptune.engines.modules.module_model import ModuleModel
 from dptune.engines.modules.module_state import ModuleState
 from dptune.engines.modules.precision import computing
-from dptune.engines.modules.torch_module import BATCH, ModuleModel, TorchModule, samples_of
+from dptune.engines.modules.source import Source
+from dptune.engines.modules.tracing import MADE_UP, functions_take_rows_apart
 from dptune.engines.per_row import ClippedSum, add_noise_, drawn_rows, read_rows
 from dptune.engines.randomness import Passes, Randomness, Stream
 from dptune.engines.registry import register_engine
+from dptune.engines.traits import Traits
 from dptune.errors import InvalidInput
 from dptune.plan import TrainPlan
-from dptune.prior import ZEROTH_ORDER, Prior
+from dptune.prior import ZEROTH_ORDER
 
 _PIECE = 2**22  # numbers of a direction that are drawn at once: what moving needs beside weights
-_MADE_UP = 4  # rows
 _MOST_ROWS_AT_ONCE = 2**14  # without gradients there is room for many
 _CLIP_NORM = 1.0
 
 
 @register_engine
 @dataclass(frozen=True)
-class ZerothOrder(TorchModule):
+class ZerothOrder(ModuleEngine):
     """Trains any nn.Module by comparing losses.
 
     The module is in eval() all the time, so that both passes see the same function: there is no
@@ -52,10 +56,6 @@ class ZerothOrder(TorchModule):
     """
 
     name: ClassVar[str] = "zeroth-order"
-    trains: ClassVar[str] = "PyTorch module, without gradients"
-    prior: ClassVar[Prior] = ZEROTH_ORDER
-    weighs_rows: ClassVar[bool] = False
-    compares_losses: ClassVar[bool] = True
     scale: float = 1e-3
 
     def __post_init__(self) -> None:
@@ -69,15 +69,23 @@ class ZerothOrder(TorchModule):
             )
 
     @property
-    def usual_space(self) -> Mapping[str, Any]:
-        return {"learning_rate": (1e-7, 100.0), "steps": (1000, 1000)}
+    def traits(self) -> Traits:
+        return replace(
+            super().traits,
+            trains="PyTorch module, without gradients",
+            prior=ZEROTH_ORDER,
+            usual_space={"learning_rate": (1e-7, 100.0), "steps": (1000, 1000)},
+            weighs_rows=False,
+            compares_losses=True,
+        )
+
+    @property
+    def inspection(self) -> "LossInspection":
+        return LossInspection(self)
 
     def usual_recipe(self, facts: DataFacts, *, unit_rows: bool, mu: float) -> Mapping[str, Any]:
-        sampled = samples_of(facts, BATCH)
+        sampled = samples_of(facts, Source.batch)
         return {**sampled, "directions": 1, "momentum": 0.0, "clip_norm": _CLIP_NORM}
-
-    def prior_for(self, facts: DataFacts) -> Prior:
-        return self.prior
 
     def check(self, plan: TrainPlan) -> None:
         super().check(plan)
@@ -90,21 +98,6 @@ class ZerothOrder(TorchModule):
                 f"weights; the plan asks for {' and '.join(found)}. Use sgd with momentum 0 and no "
                 "averaging."
             )
-
-    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
-        """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
-        module = self.made()
-        self.must_be_repeated(module)
-        self.words_must_be_bound(module, facts)
-        FlatWeights(module, self.names(module), device)
-        self.rows_must_be_apart(module, facts, modes=(False,))
-        rows, targets = self._made_up(module, facts, device, _MADE_UP, 1)
-        with torch.no_grad():
-            row_loss(self.loss)(outputs_of(module.eval()(rows[:, 0])), targets)
-        self.functions_take_rows_apart(module, rows[:, 0], targets)
-
-    def in_words(self, facts: DataFacts) -> tuple[str, ...]:
-        return ("no gradients: losses are compared along random directions, which are public",)
 
     def fit(
         self,
@@ -119,14 +112,8 @@ class ZerothOrder(TorchModule):
         flat = FlatWeights(module, self.names(module), rows.device)
         # Nothing is recorded, and no weight in another precision outlives a move of the weights.
         flat.module.requires_grad_(False).eval()
-        augment, facts = self._augment, self.facts_of(rows)
-
-        def attempt(count: int) -> None:
-            made_up = self._made_up(module, facts, rows.device, count, plan.augmentations)
-            self._losses(flat.module, *made_up)
-
-        rows_at_once = self.physical(attempt, rows, plan, _MOST_ROWS_AT_ONCE)
-
+        attempt = partial(self._losses, flat.module)
+        rows_at_once = self.physical(attempt, module, rows, plan, _MOST_ROWS_AT_ONCE)
         state = ModuleState(flat.module, flat)
 
         def losses(passes: Passes, chosen: Tensor | None) -> Tensor:
@@ -136,23 +123,21 @@ class ZerothOrder(TorchModule):
                 passes.begin()  # every pass of a step sees rows in the same copies
                 for chunk in read_rows(rows, chosen):
                     for part in descent.pieces(chunk, rows_at_once):
-                        copies = descent.with_copies(part.features, plan.augmentations, augment)
+                        copies = descent.with_copies(
+                            part.features, plan.augmentations, self.own_augment
+                        )
                         given = copies.to(self.taken, copy=True)  # which may be written into
                         found.append(self._losses(flat.module, given, part.targets))
             state.must_be_unchanged()
             return torch.cat(found)
 
-        done = 0
-        progress = None if keep is None else descent.KeptWeights(keep, flat)
-        if progress is not None and (kept := progress.load()) is not None:
-            tensors, done = kept
+        def restore(tensors: dict[str, Tensor]) -> None:
             flat.vector.copy_(tensors["weights"])
-        for step in range(done, plan.steps):
+
+        for step in descent.steps_left(plan, flat, keep, lambda: {"weights": flat.vector}, restore):
             chosen = drawn_rows(plan, rows, randomness.sampling(rows.device, step))
             of_rows = partial(losses, randomness.passes(step, rows.device), chosen)
             take_step(plan, flat.vector, randomness, step, self.scale, of_rows)
-            if progress is not None:
-                progress.after(step + 1, plan, lambda: {"weights": flat.vector})
         return self.model(self.released_module(flat, flat.vector, randomness), rows.shape)
 
     def _losses(self, module: nn.Module, features: Tensor, targets: Tensor) -> Tensor:
@@ -162,6 +147,27 @@ class ZerothOrder(TorchModule):
             outputs = outputs_of(module(features.flatten(0, 1)))
             losses = row_loss(self.loss)(outputs.float(), targets.repeat_interleave(copies, 0))
         return losses.double().view(-1, copies).mean(1)
+
+
+class LossInspection(ModuleInspection):
+    """Where losses are compared: modules stay in eval()."""
+
+    engine: ZerothOrder
+
+    def rehearse(self, facts: DataFacts, device: torch.device) -> None:
+        """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
+        module = self.engine.made()
+        self.must_be_repeated(module)
+        self.words_must_be_bound(module, facts)
+        FlatWeights(module, self.engine.names(module), device)
+        self.rows_must_be_apart(module, facts, modes=(False,))
+        rows, targets = self.engine.made_up(module, facts, device, MADE_UP, 1)
+        with torch.no_grad():
+            row_loss(self.engine.loss)(outputs_of(module.eval()(rows[:, 0])), targets)
+        functions_take_rows_apart(self.engine, module, rows[:, 0], targets)
+
+    def describe(self, facts: DataFacts) -> tuple[str, ...]:
+        return ("no gradients: losses are compared along random directions, which are public",)
 
 
 def take_step(

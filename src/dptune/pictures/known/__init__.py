@@ -1,1 +1,1 @@
-"""Data sets that have a name: which files they usually come as, and how those are read."""
+"""Known data sets: their usual files, and how to read them."""

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100; CIFAR-10.1, new pictures; CIFAR-10-C and CIFAR-100-C, corrupted ones."""
+"""CIFAR-10 and CIFAR-100, CIFAR-10.1 (new pictures), CIFAR-10-C and CIFAR-100-C (corrupted)."""
 
 from functools import partial
 from pathlib import Path
@@ -25,24 +25,24 @@ def cifar10(folder: Path, variant: str) -> PictureSet | None:
 
 
 def cifar100(folder: Path, variant: str) -> PictureSet | None:
-    """By fine labels."""
+    """CIFAR-100 by fine labels."""
     return _cifar("cifar100", folder, _FILES100, CIFAR100, before=2)
 
 
 def _cifar(
     name: str, folder: Path, files: dict[str, list[str]], classes: tuple[str, ...], before: int
 ) -> PictureSet | None:
-    """In files of the Python version (pickles), or of the binary one (`before` bytes of labels,
-    the last of which is meant, and then the pixels)."""
+    """Read the Python version (pickles), or the binary one: `before` bytes of labels, of which the
+    last is used, then the pixels."""
     for suffix, part in (("", _pickled), (".bin", _binary)):
         paths = {
             which: [folder / (file + suffix) for file in names] for which, names in files.items()
         }
-        whole = {which: found for which, found in paths.items() if all(p.is_file() for p in found)}
+        whole = {which: each for which, each in paths.items() if all(p.is_file() for p in each)}
         if "train" in whole:
             return PictureSet(
                 name,
-                {which: partial(part, found, classes, before) for which, found in whole.items()},
+                {which: partial(part, each, classes, before) for which, each in whole.items()},
             )
     return None
 
@@ -91,16 +91,15 @@ def cifar100_c(folder: Path, variant: str) -> PictureSet | None:
 def _corrupted(
     name: str, folder: Path, corruption: str, classes: tuple[str, ...]
 ) -> PictureSet | None:
-    """CORRUPTION.npy: the test pictures five times, ever more corrupted."""
+    """Read CORRUPTION.npy: the test pictures at five severities."""
     labels = folder / "labels.npy"
-    there = sorted(path.stem for path in folder.glob("*.npy") if path != labels)
-    if not labels.is_file() or not there:
+    names = sorted(path.stem for path in folder.glob("*.npy") if path != labels)
+    if not labels.is_file() or not names:
         return None
-    if corruption not in there:
-        found = listed(there)
+    if corruption not in names:
         raise InvalidInput(
-            f"{name} needs the name of a corruption, as in {name}:{there[0]}; got "
-            f"{corruption!r}. There are {found} in {str(folder)!r}."
+            f"{name} needs the name of a corruption, as in {name}:{names[0]}; got "
+            f"{corruption!r}. There are {listed(names)} in {str(folder)!r}."
         )
     data = folder / f"{corruption}.npy"
     part = partial(_npy, data, labels, classes, severities=5)

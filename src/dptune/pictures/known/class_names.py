@@ -1,4 +1,4 @@
-"""What the classes are called, for files that only count them."""
+"""The names of classes, for files that only number them."""
 
 import string
 

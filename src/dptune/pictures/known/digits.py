@@ -1,4 +1,4 @@
-"""Handwritten and photographed characters, and clothes: MNIST and its kin in idx files, SVHN."""
+"""MNIST, Fashion-MNIST and EMNIST in idx files, and SVHN."""
 
 import struct
 from functools import partial
@@ -27,13 +27,18 @@ def fashion_mnist(folder: Path, variant: str) -> PictureSet | None:
 
 def emnist(folder: Path, variant: str) -> PictureSet | None:
     if variant not in EMNIST:
-        known = ", ".join(EMNIST)
-        raise InvalidInput(f"emnist has the splits {known}; got {variant!r}.")
+        raise InvalidInput(f"emnist has the splits {', '.join(EMNIST)}; got {variant!r}.")
     train, test = (f"emnist-{variant}-{part}" for part in ("train", "test"))
-    # EMNIST's pictures lie on their side, as MATLAB wrote them; letters count from 1.
+    # EMNIST's pictures are transposed, as MATLAB wrote them; letters count from 1.
     first = 1 if variant == "letters" else 0
     return _idx_set(
-        f"emnist:{variant}", folder, train, test, EMNIST[variant], lying=True, first_label=first
+        f"emnist:{variant}",
+        folder,
+        train,
+        test,
+        EMNIST[variant],
+        turned=True,
+        first_label=first,
     )
 
 
@@ -44,7 +49,7 @@ def _idx_set(
     test: str,
     classes: tuple[str, ...],
     *,
-    lying: bool = False,
+    turned: bool = False,
     first_label: int = 0,
 ) -> PictureSet | None:
     parts = {}
@@ -52,12 +57,12 @@ def _idx_set(
         images = _idx_file(folder, prefix, "images", 3)
         labels = _idx_file(folder, prefix, "labels", 1)
         if images and labels:
-            parts[part] = partial(_idx_part, images, labels, classes, lying, first_label)
+            parts[part] = partial(_idx_part, images, labels, classes, turned, first_label)
     return PictureSet(name, parts) if "train" in parts else None
 
 
 def _idx_file(folder: Path, prefix: str, what: str, axes: int) -> Path | None:
-    """With a hyphen or, as some programs unpack it, a point; packed or not."""
+    """Find the file, with a hyphen or (from some programs) a point, packed or not."""
     for between in "-.":
         for suffix in ("", ".gz"):
             path = folder / f"{prefix}-{what}{between}idx{axes}-ubyte{suffix}"
@@ -67,28 +72,28 @@ def _idx_file(folder: Path, prefix: str, what: str, axes: int) -> Path | None:
 
 
 def _idx_part(
-    images: Path, labels: Path, classes: tuple[str, ...], lying: bool, first_label: int
+    images: Path, labels: Path, classes: tuple[str, ...], turned: bool, first_label: int
 ) -> Pictures:
     with reading(labels):
         numbers = np.asarray(_idx_bytes(labels, 1)).astype(np.int64) - first_label
         check_labels(numbers, classes)
     with reading(images):
-        pixels = _idx_rows(images, lying)
+        pixels = _idx_rows(images, turned)
         if len(pixels) != len(numbers):
             raise ValueError(f"{len(pixels)} pictures for {len(numbers)} labels")
     return RowPictures(classes=classes, labels=numbers, pixels=pixels)
 
 
-def _idx_rows(path: Path, lying: bool) -> Rows:
+def _idx_rows(path: Path, turned: bool) -> Rows:
     if path.suffix == ".gz":
         pixels = _idx_bytes(path, 3)
-        return pixels.transpose(0, 2, 1) if lying else pixels
+        return pixels.transpose(0, 2, 1) if turned else pixels
     with path.open("rb") as file:
         shape = _idx_shape(file.read(16), 3)
     rows, height, width = shape
     if path.stat().st_size != 16 + rows * height * width:
-        raise ValueError(f"its head promises {rows} pictures of {height} x {width}, not its length")
-    axes = (1, 0) if lying else None
+        raise ValueError(f"its header says {rows} pictures of {height} x {width}, not its length")
+    axes = (1, 0) if turned else None
     return MappedRows(path, rows, 16, height * width, (height, width), axes)
 
 
@@ -101,14 +106,14 @@ def _idx_bytes(path: Path, axes: int) -> NDArray[np.uint8]:
 
 
 def _idx_shape(head: bytes, axes: int) -> tuple[int, ...]:
-    """Two zeros, 8 for bytes, the number of axes, and then their lengths."""
+    """Read the header: two zeros, 8 for bytes, the number of axes, and their lengths."""
     if head[:4] != bytes([0, 0, 8, axes]) or len(head) != 4 + 4 * axes:
         raise ValueError(f"it does not begin like an idx file of bytes with {axes} axes")
     return struct.unpack(f">{axes}I", head[4:])
 
 
 def svhn(folder: Path, variant: str) -> PictureSet | None:
-    """Cropped digits."""
+    """SVHN's cropped digits."""
     paths = {part: folder / f"{part}_32x32.mat" for part in ("train", "test")}
     parts = {part: partial(_matlab, path) for part, path in paths.items() if path.is_file()}
     return PictureSet("svhn", parts) if "train" in parts else None

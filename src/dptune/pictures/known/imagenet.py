@@ -1,4 +1,4 @@
-"""ImageNet-1k as ILSVRC 2012 has it: folders of classes in train, and val either so or flat."""
+"""ImageNet-1k (ILSVRC 2012): folders of classes in train, and in val, which may also be flat."""
 
 import csv
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ _TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 
 
 def imagenet(folder: Path, variant: str) -> PictureSet | None:
-    """A class is called by its WordNet number."""
+    """Read ImageNet; classes have the names of their WordNet numbers."""
     if not any((folder / "train").glob("n[0-9]*/")):
         return None
-    found = class_folders(folder)
-    if "test" not in found.parts and (folder / "val").is_dir():
+    folders = class_folders(folder)
+    if "test" not in folders.parts and (folder / "val").is_dir():
         labels = _labels_of_val(folder)
         if labels:
-            flat = partial(_flat, folder / "val", labels, found)
-            return PictureSet("imagenet", {**found.parts, "test": flat})
-    return PictureSet("imagenet", found.parts)
+            flat = partial(_flat, folder / "val", labels, folders)
+            return PictureSet("imagenet", {**folders.parts, "test": flat})
+    return PictureSet("imagenet", folders.parts)
 
 
 def _labels_of_val(folder: Path) -> Mapping[str, str]:
-    """From the name of a file, without its suffix, to its class."""
-    # ILSVRC/Data/CLS-LOC lies three folders below the table.
+    """The class of each file, by its name without the suffix."""
+    # ILSVRC/Data/CLS-LOC is three folders below the table.
     for place in (folder, *folder.resolve().parents[:3]):
         if (place / _SOLUTION).is_file():
             return _from_solution(place / _SOLUTION)
@@ -46,7 +46,7 @@ def _from_solution(table: Path) -> Mapping[str, str]:
 
 
 def _from_development_kit(truth: Path) -> Mapping[str, str]:
-    """Line i is the number of picture i's class; which class that is stands beside it."""
+    """Read the class numbers, one line per picture; meta.mat has the names of the classes."""
     from scipy.io import loadmat
 
     meta = truth.parent / "meta.mat"
@@ -64,18 +64,18 @@ def _from_development_kit(truth: Path) -> Mapping[str, str]:
 def _flat(val: Path, labels: Mapping[str, str], trained: PictureSet) -> Pictures:
     listed = unlabelled(val)
     classes = {name: number for number, name in enumerate(trained.part("train").classes)}
-    found = [classes.get(labels.get(Path(path).stem, "")) for path in listed.paths]
+    numbers = [classes.get(labels.get(Path(path).stem, "")) for path in listed.paths]
     remarks = [
         Remark(listed.name(number), "its class is not known", left_out=True)
-        for number, label in enumerate(found)
+        for number, label in enumerate(numbers)
         if label is None
     ]
     return replace(
         listed,
         classes=tuple(classes),
-        labels=np.array([label for label in found if label is not None], np.int64),
+        labels=np.array([label for label in numbers if label is not None], np.int64),
         paths=tuple(
-            path for path, label in zip(listed.paths, found, strict=True) if label is not None
+            path for path, label in zip(listed.paths, numbers, strict=True) if label is not None
         ),
         remarks=(*listed.remarks, *remarks),
     )

@@ -1,4 +1,4 @@
-"""Every data set that has a name here: its usual files, its place on the hub, how to get it."""
+"""All known data sets: their usual files, their place on the hub, how to get them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -8,24 +8,24 @@ from dptune.pictures.hugging_face import OnHub
 from dptune.pictures.known import cifar, class_names, digits, imagenet, stl10, tables
 from dptune.pictures.pictures import PictureSet
 
-Reader = Callable[[Path, str], PictureSet | None]  # folder and variant; None where it is not there
+Reader = Callable[[Path, str], PictureSet | None]  # of folder and variant; None if it is missing
 
 
 @dataclass(frozen=True)
 class KnownSet:
-    """`folders` are where, under the root folder or one named like the set, its files usually lie;
-    "." is that folder itself."""
+    """A data set with a name. `folders` are the usual places of its files, under the root folder or
+    one with the name of the set; "." is that folder itself."""
 
     name: str
     read: Reader
     folders: tuple[str, ...]
-    files: str  # which layouts are understood, in words
-    source: str  # where its authors offer it
+    files: str  # the supported layouts, in words
+    source: str  # the address of its authors
     licence: str
-    # Of each variant, for files that do not name them.
+    # By variant, for files that do not name them.
     classes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    variants: str = ""  # which VARIANT can be said in NAME:VARIANT, in words
-    variant: str = ""  # which one NAME alone means
+    variants: str = ""  # the values of VARIANT in NAME:VARIANT, in words
+    variant: str = ""  # the default variant
     other_names: tuple[str, ...] = ()
     hub: OnHub | None = None
 

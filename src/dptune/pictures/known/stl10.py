@@ -30,7 +30,7 @@ def _part(folder: Path, part: str) -> Pictures:
         labels = np.fromfile(folder / f"{part}_y.bin", np.uint8).astype(np.int64) - 1
         check_labels(labels, classes)
     with reading(folder / f"{part}_X.bin"):
-        # A colour after the other, and each column by column.
+        # One colour after the other, each in column-major order.
         pixels = mapped_records(folder / f"{part}_X.bin", 0, (3, 96, 96), (2, 1, 0))
         if len(pixels) != len(labels):
             raise ValueError(f"{len(pixels)} pictures for {len(labels)} labels")

@@ -1,5 +1,5 @@
-"""Sets whose pictures are files that a table lists: Waterbirds, fMoW and Camelyon17, as WILDS
-stores them. What they are trained on, "test" of the same kind, and "shift" where that differs."""
+"""Waterbirds, fMoW and Camelyon17, as WILDS stores them: a table lists the files. The parts are
+"train", "test" of the same origin, and "shift" of another."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -18,12 +18,12 @@ Picture = tuple[str, int, int]  # path, label, group
 
 _BIRD_GROUPS = tuple(f"{bird} on {place}" for bird in BIRDS for place in ("land", "water"))
 _HOSPITALS = tuple(f"hospital {number}" for number in range(5))
-_NEW, _TO_CHOOSE_BY = "2", "1"  # hospitals that WILDS keeps apart
-_REGIONS = ("Asia", "Europe", "Africa", "Americas", "Oceania", "Other")  # WILDS counts them so
+_NEW, _FOR_VALIDATION = "2", "1"  # hospitals that WILDS holds out
+_REGIONS = ("Asia", "Europe", "Africa", "Americas", "Oceania", "Other")  # in the order of WILDS
 
 
 def waterbirds(folder: Path, variant: str) -> PictureSet | None:
-    """Trained on birds mostly before their usual background, tested on all four pairs."""
+    """Training: birds mostly before their usual background. Test: all four pairs."""
     if not _has_columns(folder / "metadata.csv", "img_filename", "y", "split", "place"):
         return None
     return _set("waterbirds", folder, BIRDS, _BIRD_GROUPS, _birds, ("train", "test"))
@@ -37,7 +37,7 @@ def _birds(folder: Path, part: str) -> Iterator[Picture]:
 
 
 def camelyon17(folder: Path, variant: str) -> PictureSet | None:
-    """Trained on three hospitals and tested on other patches of theirs; shift: a new hospital."""
+    """Training: three hospitals. Test: other patches of these. Shift: a new hospital."""
     if not _has_columns(folder / "metadata.csv", "patient", "node", "tumor", "center", "split"):
         return None
     return _set("camelyon17", folder, TISSUE, _HOSPITALS, _patches, ("train", "test", "shift"))
@@ -48,7 +48,7 @@ def _patches(folder: Path, part: str) -> Iterator[Picture]:
         patient, node, hospital = row["patient"].zfill(3), row["node"], row["center"]
         if hospital == _NEW:
             where = "shift"
-        elif hospital == _TO_CHOOSE_BY:
+        elif hospital == _FOR_VALIDATION:
             continue
         else:
             where = "train" if row["split"] == "0" else "test"
@@ -59,8 +59,8 @@ def _patches(folder: Path, part: str) -> Iterator[Picture]:
 
 
 def fmow(folder: Path, variant: str) -> PictureSet | None:
-    """Trained on the Americas before 2013 and tested on other pictures of then and there; shift:
-    Europe and Africa from 2016 on."""
+    """Training: the Americas before 2013. Test: other pictures of these. Shift: Europe and Africa
+    from 2016 on."""
     if not _has_columns(
         folder / "rgb_metadata.csv", "split", "category", "country_code", "timestamp"
     ) or not _has_columns(folder / "country_code_mapping.csv", "alpha-3", "region"):
@@ -75,10 +75,10 @@ def _places(folder: Path, part: str) -> Iterator[Picture]:
         region = regions.get(row["country_code"], "Other") or "Other"
         year = int(row["timestamp"][:4])
         if part == "shift":
-            meant = region in ("Europe", "Africa") and row["split"] == "test" and year >= 2016
+            belongs = region in ("Europe", "Africa") and row["split"] == "test" and year >= 2016
         else:
-            meant = region == "Americas" and row["split"] == part and year < 2013
-        if meant:
+            belongs = region == "Americas" and row["split"] == part and year < 2013
+        if belongs:
             label = FMOW.index(row["category"])
             yield f"images/rgb_img_{number}.png", label, _REGIONS.index(region)
 

@@ -20,7 +20,6 @@ from dptune.noise import add_noise
 _UNIT = 2.0**-24
 _UNIT_OF_FACTORS = 2.0**-12
 _EXACT_ROWS = 2**29  # of multiples of the unit up to 1, in float64
-_LEAST_REACH = 0.1  # of a row's length, however near to each other rows seem to be
 _BELOW_ONE = 1 - 1e-9  # norms are rounded sums: aimed at from a little below, 1 is never exceeded
 
 
@@ -42,42 +41,6 @@ def private_mean(
     for chunk in _clipped(tables, columns, _UNIT):
         total += chunk.sum(0)
     return add_noise(total * _UNIT, noise_multiplier, stream_normal) / rows
-
-
-def nearer_mean(
-    tables: Iterable[NDArray[Any]],
-    columns: int,
-    noise_multiplier: float,
-    rows: int,
-    stream_normal: validate.Normal,
-    *,
-    start: NDArray[np.float64],
-    reach: float,
-) -> NDArray[np.float64]:
-    """How far the mean row lies from `start`, in units of `reach`, with noise that is as much
-    smaller than that of `private_mean` for the same price: rows that lie farther from `start` than
-    `reach` are taken to lie there, so that one moves the sum by at most 1 in these units."""
-    reach = validate.positive(reach=reach)
-    near = _seen_from(start, reach, tables)
-    return private_mean(near, columns, noise_multiplier, rows, stream_normal)
-
-
-def _seen_from(
-    start: NDArray[np.float64], reach: float, tables: Iterable[NDArray[Any]]
-) -> Iterator[NDArray[np.float64]]:
-    for table in map(table_of, tables):
-        _must_have(len(start), table)
-        for chunk in wide_chunks(table):
-            with np.errstate(over="ignore"):
-                yield np.nan_to_num((chunk - start) / reach)  # infinite: the largest
-
-
-def reach_around(mean: NDArray[np.float64], noise: float) -> float:
-    """How far rows of length 1 lie from their mean, which was released with this noise in every
-    column: what that leaves of their length, and how far it is off itself."""
-    off = len(mean) * noise**2
-    left = max(1 - (float(mean @ mean) - off), 0.0)
-    return min(max(math.sqrt(left + off), _LEAST_REACH), 1.0)
 
 
 def shrunk(mean: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
@@ -118,20 +81,16 @@ def private_second_moment(
     return total / rows
 
 
-def _must_have(columns: int, table: NDArray[Any]) -> None:
-    if table.shape[1] != columns:  # a single one would be added to all
-        raise InvalidInput(
-            f"the rows must have {columns} columns, as was said; got {table.shape[1]}."
-        )
-
-
 def _clipped(
     tables: Iterable[NDArray[Any]], columns: int, unit: float
 ) -> Iterator[NDArray[np.float64]]:
     """Rows of length at most 1 in whole multiples of the unit, a chunk at a time."""
     summed = 0
     for table in map(table_of, tables):
-        _must_have(columns, table)
+        if table.shape[1] != columns:  # a single one would be added to all
+            raise InvalidInput(
+                f"the rows must have {columns} columns, as was said; got {table.shape[1]}."
+            )
         for chunk in wide_chunks(table):
             summed += len(chunk)
             if summed > _EXACT_ROWS:
