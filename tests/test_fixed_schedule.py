@@ -1,4 +1,4 @@
-"""What is fixed before the first output is seen may be composed directly, which is tighter for
+"""What is fixed before the first output is seen may be by direct composition, which is tighter for
 sampled runs; and only that."""
 
 import json
@@ -98,8 +98,8 @@ def test_a_sampled_study_runs_exactly_what_it_fixed(tmp_path: Path) -> None:
     assert epsilon_by_dp_accounting(state.events) <= BUDGET.epsilon * 1.002
     assert result.guarantee.epsilon == BUDGET.epsilon
     assert result.final.plan.event == state.payments[-2].event  # before its check
-    assert "composed directly" in result.guarantee.accountant
-    assert "composed directly" in state.guarantee().accountant
+    assert "by direct composition" in result.guarantee.accountant
+    assert "by direct composition" in state.guarantee().accountant
     assert 0.99 * BUDGET.epsilon < state.spent_epsilon <= BUDGET.epsilon
     (tmp_path / "run" / "result.json").unlink()
     assert resume(tmp_path / "run", data).guarantee == result.guarantee
@@ -154,7 +154,7 @@ def test_a_schedule_that_never_began_can_be_given_back(tmp_path: Path) -> None:
 
 def test_a_schedule_over_the_budget_writes_nothing(tmp_path: Path) -> None:
     ledger = new_ledger(str(tmp_path / "l.db"), Budget(1.0, 1e-5))
-    with pytest.raises(BudgetExceeded, match="composed directly"):
+    with pytest.raises(BudgetExceeded, match="by direct composition"):
         ledger.reserve_all(SCHEDULE, fingerprint=ROWS, slack=1e-8, fixed=True)
     assert ledger.state().payments == () and ledger.state().scheduled == 0
 

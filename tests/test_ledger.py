@@ -176,7 +176,7 @@ class TestEveryStore:
         ledger.exchange(exchanged, SAME_PRICE)
         before = ledger.state()
         for receipt, state in ((committed, "committed"), (voided, "voided")):
-            with pytest.raises(InvalidInput, match=f"{state} already"):
+            with pytest.raises(InvalidInput, match=f"already {state}"):
                 ledger.exchange(receipt, SAME_PRICE)
         for move in (ledger.start, ledger.commit, lambda r: ledger.void(r, reason="x")):
             with pytest.raises(InvalidInput, match="3 is already exchanged"):
