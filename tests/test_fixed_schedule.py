@@ -98,8 +98,8 @@ def test_a_sampled_study_runs_exactly_what_it_fixed(tmp_path: Path) -> None:
     assert epsilon_by_dp_accounting(state.events) <= BUDGET.epsilon * 1.002
     assert result.guarantee.epsilon == BUDGET.epsilon
     assert result.final.plan.event == state.payments[-2].event  # before its check
-    assert "by direct composition" in result.guarantee.accountant
-    assert "by direct composition" in state.guarantee().accountant
+    assert "composed directly" in result.guarantee.accountant
+    assert "composed directly" in state.guarantee().accountant
     assert 0.99 * BUDGET.epsilon < state.spent_epsilon <= BUDGET.epsilon
     (tmp_path / "run" / "result.json").unlink()
     assert resume(tmp_path / "run", data).guarantee == result.guarantee
