@@ -1,4 +1,4 @@
-"""What is fixed before the first output is seen may be by direct composition, which is tighter for
+"""What is fixed before the first output is seen may be composed directly, which is tighter for
 sampled runs; and only that."""
 
 import json
