@@ -154,7 +154,7 @@ def test_a_schedule_that_never_began_can_be_given_back(tmp_path: Path) -> None:
 
 def test_a_schedule_over_the_budget_writes_nothing(tmp_path: Path) -> None:
     ledger = new_ledger(str(tmp_path / "l.db"), Budget(1.0, 1e-5))
-    with pytest.raises(BudgetExceeded, match="composed directly"):
+    with pytest.raises(BudgetExceeded, match="by direct composition"):
         ledger.reserve_all(SCHEDULE, fingerprint=ROWS, slack=1e-8, fixed=True)
     assert ledger.state().payments == () and ledger.state().scheduled == 0
 

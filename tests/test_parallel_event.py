@@ -123,7 +123,7 @@ def test_parts_with_a_failure_probability_are_refused(part: Event, slack: float)
 
 @pytest.mark.parametrize("parts", [(), ("a run",)])
 def test_a_parallel_event_needs_events(parts: tuple[Event, ...]) -> None:
-    with pytest.raises(InvalidInput, match=r"needs|made of"):
+    with pytest.raises(InvalidInput, match=r"needs|consist of"):
         Parallel(parts=parts)
 
 

@@ -426,7 +426,8 @@ def test_choosing_settings_costs_a_floor_even_without_data(
     found = sealed.adaptive_epsilon(trials, still, DELTA, density_ratio=ratio)
     assert found == pytest.approx(floor, abs=6e-4)
     if floor > 1:
-        with pytest.raises(InvalidInput, match=f"costs {found:.4f} .*density_ratio nearer to 1"):
+        message = f"costs epsilon {found:.4f} .*density_ratio nearer to 1"
+        with pytest.raises(InvalidInput, match=message):
             accounting.calibrate_sealed(learning(shape, ratio), Budget(1.0, DELTA))
 
 

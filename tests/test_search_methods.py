@@ -726,7 +726,7 @@ def test_a_grid_of_equal_settings_is_refused_before_it_is_paid(tmp_path: Path) -
         (PrivateSelection, {"distribution": "gauss"}, "distribution must be one of"),
         (PrivateSelection, {"expected_trials": 0.5}, "expected_trials must"),
         (Hypo, {"distribution": "poisson"}, "got poisson"),
-        (Hypo, {"density_ratio": 0.5}, "1 or more; got 0.5"),
+        (Hypo, {"density_ratio": 0.5}, "at least 1; got 0.5"),
     ],
 )
 def test_what_is_wrong_with_an_option_is_said(

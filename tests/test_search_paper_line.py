@@ -205,7 +205,7 @@ def test_without_any_score_the_unit_noise_law_decides() -> None:
     )
     assert plan.weight_noise == pytest.approx(1.0)
     assert any("unit-noise law" in note for note in setting.notes)
-    assert sum("left out" in note for note in setting.notes) == 2
+    assert sum("was skipped" in note for note in setting.notes) == 2
 
 
 def test_an_r_in_a_gap_of_the_space_becomes_the_nearest_below() -> None:
@@ -215,7 +215,7 @@ def test_an_r_in_a_gap_of_the_space_becomes_the_nearest_below() -> None:
         method = PaperLine(decomposition=decomposition)
         setting = final_setting(method, 0.15, situation(history(1.2, 1.4), space))
         assert (setting.learning_rate, setting.steps) == (1.2, 1)
-        assert any("1.6 was wanted" in note for note in setting.notes)
+        assert any("the target was 1.6" in note for note in setting.notes)
 
 
 def test_the_best_trial_wins_and_the_first_of_equals() -> None:
@@ -454,5 +454,5 @@ def test_every_decomposition_keeps_r(
     given = situation(history(r, r), space, seed)  # the line is flat, so the final r is this one
     setting = final_setting(method, 1.0, given)
     tolerance = 0.05 if decomposition == "rejection" else 1e-9
-    if not any("was wanted" in note for note in setting.notes):
+    if not any("the target was" in note for note in setting.notes):
         assert setting.total_step_size == pytest.approx(r, rel=tolerance)

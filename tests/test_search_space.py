@@ -58,7 +58,7 @@ def test_a_spread_stays_inside_and_moves_as_asked_unless_it_says_otherwise(
     if setting.notes:
         assert moved != pytest.approx(wanted, rel=1e-13)
         assert setting.learning_rate in (low, high)
-        assert "was wanted" in setting.notes[0]
+        assert "the target was" in setting.notes[0]
     else:
         assert moved == pytest.approx(wanted, rel=1e-9)
 

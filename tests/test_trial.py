@@ -76,7 +76,7 @@ def test_a_record_shows_what_follows_from_the_plan() -> None:
     ],
 )
 def test_invalid_trial_record_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="no record of a trial"):
+    with pytest.raises(InvalidInput, match="not a valid record of a trial"):
         Trial.from_dict(TRIAL.to_dict() | change)
 
 

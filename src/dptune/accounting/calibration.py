@@ -111,9 +111,9 @@ def calibrate_sealed(
         return mu
     tiny = search_at(budget.mu / _MOST_NOISE)
     raise InvalidInput(
-        f"no sealed search fits in epsilon {budget.epsilon:g} at delta {budget.delta:g}: it costs "
-        f"epsilon {tightest(tiny):.4f} even with extremely noisy trials. Let trials learn less "
-        "from each other (a density_ratio nearer to 1), or allow a larger epsilon."
+        f"the sealed search does not fit in epsilon {budget.epsilon:g} at delta {budget.delta:g}: "
+        f"it costs epsilon {tightest(tiny):.4f} even with extremely noisy trials. Let trials learn "
+        "less from each other (a density_ratio nearer to 1), or allow a larger epsilon."
     )
 
 

@@ -102,7 +102,7 @@ class Space:
         if math.isclose(clamped, rate, rel_tol=1e-12):  # rounding needs no note
             return Setting(clamped, least)
         note = (
-            f"the space ends at learning rate {clamped:g} with {least} steps; the search chose "
+            f"the space ends at learning rate {clamped:g} with {least} steps; the target was "
             f"{rate:.3g}"
         )
         return Setting(clamped, least, notes=(note,))
