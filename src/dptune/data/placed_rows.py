@@ -6,7 +6,6 @@ differently, and a million small differences add up. So engines that add blocks 
 its place, as zeros of infinite norm, which clipping scales to zero.
 """
 
-import copy
 from collections.abc import Iterator
 
 import numpy as np
@@ -43,7 +42,9 @@ class RowsWithGaps:
         if self._at_their_places is None:
             rows = self._rows
             if isinstance(rows, MemoryRows):
-                self._at_their_places = _in_memory(rows, self._places, self._all)
+                present = Chunk(rows.features, rows.targets, rows.norms)
+                spread = Chunk(*_spread(present, self._places, self._all))
+                self._at_their_places = rows.with_rows(spread)
             else:
                 self._at_their_places = _Placed(rows, self._places, self._all)
         return self._at_their_places
@@ -61,15 +62,6 @@ def numbers_of_kept(
 def at_their_places(rows: Rows) -> Rows:
     """The same rows, with an empty one wherever one is missing."""
     return rows.at_their_places() if isinstance(rows, RowsWithGaps) else rows
-
-
-def _in_memory(rows: MemoryRows, places: Tensor, count: int) -> MemoryRows:
-    placed = copy.copy(rows)
-    placed.count = count
-    placed.features, placed.targets, placed.norms = _spread(
-        Chunk(rows.features, rows.targets, rows.norms), places, count
-    )
-    return placed
 
 
 class _Placed:

@@ -287,26 +287,38 @@ class MemoryRows:
         self.count, self.copies = self.features.shape[:2]
         self.shape = tuple(self.features.shape[2:])
         self.columns = math.prod(self.shape)
-        # A GPU wants few and large kernels, a CPU a chunk that stays in its cache.
-        if chunk_rows is None:
-            chunk_rows = _MOST_ROWS_OF_A_CHUNK
-            if self.device.type == "cpu":
-                fit = _ROWS_TIMES_COLUMNS_SQUARED // (self.columns * self.copies) ** 2
-                fit = min(max(fit, _LEAST_ROWS_OF_A_CHUNK), _MOST_ROWS_OF_A_CHUNK)
-                # Equal chunks: a short last one would take as long beside its products.
-                chunk_rows = -(-self.count // max(1, round(self.count / fit)))
-        chunk_rows = validate.whole(1, chunk_rows=chunk_rows)
+        self._fixed_chunk_rows = chunk_rows
+        chunk_rows = self._chunk_rows = validate.whole(1, chunk_rows=self._rows_of_a_chunk())
         if len(self.targets) != self.count:
             raise InvalidInput(
                 f"there are {self.count} rows of features but {len(self.targets)} targets; each "
                 "row needs one."
             )
         self.target_facts = TargetFacts.of(self.targets)
-        self._chunk_rows = chunk_rows
         starts = range(0, self.count, chunk_rows)
         self.norms = torch.cat(
             [norms_rounded_up(self.features[i : i + chunk_rows]) for i in starts]
         )
+
+    def _rows_of_a_chunk(self) -> int:
+        """A GPU needs few and large kernels, a CPU a chunk that stays in its cache."""
+        if self._fixed_chunk_rows is not None:
+            return self._fixed_chunk_rows
+        if self.device.type != "cpu":
+            return _MOST_ROWS_OF_A_CHUNK
+        fit = _ROWS_TIMES_COLUMNS_SQUARED // (self.columns * self.copies) ** 2
+        fit = min(max(fit, _LEAST_ROWS_OF_A_CHUNK), _MOST_ROWS_OF_A_CHUNK)
+        # Equal chunks: a short last one would take as long beside its products.
+        return max(1, -(-self.count // max(1, round(self.count / fit))))
+
+    def with_rows(self, rows: Chunk) -> "MemoryRows":
+        """Other rows of the same kind, a public number of them: how they are cut into chunks, and
+        so how sums are rounded, follows from that number."""
+        other = copy.copy(self)
+        other.features, other.targets, other.norms = rows.features, rows.targets, rows.norms
+        other.count = len(rows.targets)
+        other._chunk_rows = other._rows_of_a_chunk()
+        return other
 
     def chunks(self) -> Iterator[Chunk]:
         everything = Chunk(self.features, self.targets, self.norms)
