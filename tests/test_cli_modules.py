@@ -144,7 +144,7 @@ def test_a_dry_run_refuses_a_module_in_the_words_of_tune(run: Run, made: str, sa
         ("module:nets.py:with_batch_norm", "layer 1: batch norm mixes the rows of a batch; use"),
         ("module:nets.py:absent", "nets.py has no function absent"),
         ("module:away.py:make", "there is no file"),
-        ("module:nets.py", "named FILE.py:NAME or package.module:NAME; got 'nets.py'"),
+        ("module:nets.py", "must be FILE.py:NAME or package.module:NAME; got 'nets.py'"),
         ("module", "needs the function that makes the module: module:FILE.py:NAME"),
         ("tree:nets.py:make", "--engine takes linear, module:FILE.py:NAME, lora:FILE.py:NAME"),
         ("forest", "no engine is called 'forest'"),
@@ -192,7 +192,7 @@ def test_the_doctor_shows_what_mends_a_module_and_that_it_does(run: Run) -> None
         (("nets.py:make", "--shape", "3"), "cannot be run on rows of shape (3,)"),
         (("nets.py:make", "--shape", "big"), "--shape takes whole numbers"),
         (("nets.py:make", "--shape", "0,3"), "--shape takes whole numbers"),
-        (("make",), "is named FILE.py:NAME"),
+        (("make",), "must be FILE.py:NAME"),
     ],
 )
 def test_the_doctor_says_what_it_cannot_look_at(

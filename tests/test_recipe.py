@@ -389,7 +389,7 @@ def test_a_model_predicts_raw_rows_as_the_prepared_ones_it_was_trained_on(
     features, labels = stretched()
     data = Data(features, labels)
     if source == "disk":
-        data = Data(on_disk(tmp_path / "rows", features, labels, precision="float64"))
+        data = Data.from_disk(on_disk(tmp_path / "rows", features, labels, precision="float64"))
     result = study(tmp_path / "run", data, **LARGE, **AUTO)
     assert appended(result.model.preprocessing)[-1] == 0.25 and result.model.shape == (4,)
     assert result.model.model.weights.shape == (2, 6)  # the length of a row, and the constant
@@ -589,7 +589,7 @@ def test_it_goes_with_everything_else(combined: str, source: str, tmp_path: Path
     data = make_data()
     if source == "disk":
         chunks = on_disk(tmp_path / "rows", features, labels)
-        data = Data(chunks, public=make_rows(100, 2))
+        data = Data.from_disk(chunks, public=make_rows(100, 2))
     result = study(tmp_path / "run", data, **AUTO | COMBINED[combined])
     assert matrix_of(result.model.preprocessing) is not None
     assert result.guarantee.epsilon <= BUDGET.epsilon

@@ -458,7 +458,7 @@ def test_only_what_costs_no_more_is_begun_in_the_place_of_what_was_held(
     payments = Payments(ledger, "s", "digest of the rows")
     held = PrivateMean(noise_multiplier=10.0)
     payments.reserve([("mean", held), ("census", held), ("scores", held)], 0.0, fixed=False)
-    with pytest.raises(InvalidInput, match="costs no more"):
+    with pytest.raises(InvalidInput, match="can only be exchanged for an event of at most"):
         payments.begin("mean", replace(held, noise_multiplier=9.999))
     assert payments.used().mu_squared == 0
     receipt = payments.begin("mean", replace(held, noise_multiplier=11.0))
