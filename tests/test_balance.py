@@ -90,7 +90,7 @@ def test_a_rare_class_is_found_where_classes_count_alike() -> None:
 
 def test_weights_are_stored_and_survive_a_resume(tmp_path: Path, spied: Spied) -> None:
     out, data = tmp_path / "run", rare()
-    stop_after(out, data, "final run: leg 3", balance="classes", **LARGE)
+    stop_after(out, data, "final run: segment 3", balance="classes", **LARGE)
     before = {plan.class_weights for plan, _ in spied.runs}
     result = resume(out, data)
     assert {plan.class_weights for plan, _ in spied.runs} == before

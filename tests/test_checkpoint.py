@@ -483,9 +483,9 @@ def test_the_final_run_goes_on_and_tells_how_far_it_is(
     cut_off(out, "final run", steps, data=data, **asked)
     result = resume(out, data, watch=lambda p: seen.append(f"{p.doing}, {p.steps}"))
     assert next(line for line in seen if "step" in line) == (
-        "final run: leg 1 of 5, step 2 of 2"
+        "final run: segment 1 of 5, step 2 of 2"
         if asked is SMALL
-        else "final run: leg 1 of 1, step 7 of 10"
+        else "final run: segment 1 of 1, step 7 of 10"
     )
     assert result.final.plan.steps == 10
     assert_whole(out)

@@ -92,7 +92,7 @@ def test_a_study_leaves_a_model_a_guarantee_and_a_picture(run: Run) -> None:
         "majority class",
         "chance 50.0 % one of 2 classes",
         "Differential privacy with epsilon = 2 and delta = 0.000333 for one row, the search",
-        "No delta was given: 0.000333 is 1 / (10 x 300 rows)",
+        "No --delta was given, so delta is 1 / (10 x 300 rows) = 0.000333",
         "budget ██",
         "picture r/search.png",
         "dptune predict r --data FILE",
@@ -101,7 +101,7 @@ def test_a_study_leaves_a_model_a_guarantee_and_a_picture(run: Run) -> None:
     ):
         assert shown in words, shown
     assert max(map(len, out.splitlines())) <= 80 and len(out.splitlines()) <= 25
-    assert "sweep: training 3 trials" in err and "final run: leg 1 of 5" in err
+    assert "sweep: training 3 trials" in err and "final run: segment 1 of 5" in err
     code, out, _ = run("resume", "r", "--verbose")
     words = one_line(out)
     for shown in ("total step size r", "final run 1", "-differential privacy for one row"):
@@ -595,7 +595,7 @@ def test_without_a_delta_the_ledgers_is_used(run: Run) -> None:
     assert code == 0
     assert json.loads(out)["budget"]["delta"] == 1e-6
     code, out, _ = run(*QUICK, "--ledger", "ill.db", "--dry-run")
-    assert "No delta was given: 1e-06 is the ledger's" in out
+    assert "No --delta was given, so delta is that of the ledger = 1e-06" in out
 
 
 def test_methods_are_compared_from_the_command_line(

@@ -198,7 +198,7 @@ def test_a_damaged_statistic_stops_an_unfinished_study_and_loses_nothing(
 def test_no_damaged_file_of_an_unfinished_study_becomes_a_result(tmp_path: Path) -> None:
     """Nor one that nothing is computed from any more, such as the weights of a trial."""
     data, out = make_data(), tmp_path / "run"
-    stop_after(out, data, "final run: leg 2", **PAID)
+    stop_after(out, data, "final run: segment 2", **PAID)
     for name, whole in contents(out).items():
         if name == "ledger.db":  # which has digests of its own
             continue
@@ -211,7 +211,7 @@ def test_no_damaged_file_of_an_unfinished_study_becomes_a_result(tmp_path: Path)
 
 def test_an_unfinished_study_of_a_version_without_digests_goes_on(tmp_path: Path) -> None:
     data, out = make_data(), tmp_path / "run"
-    stop_after(out, data, "final run: leg 2", **PAID)
+    stop_after(out, data, "final run: segment 2", **PAID)
     without_digests(out)
     result = resume(out, data)
     assert result.guarantee.epsilon == BUDGET.epsilon

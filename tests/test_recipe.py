@@ -606,7 +606,7 @@ def test_it_goes_with_everything_else(combined: str, source: str, tmp_path: Path
 
 @pytest.mark.usefixtures("same_noise")
 @pytest.mark.parametrize(
-    "doing", ["row lengths", "private mean", "second moment", "counting", "final run: leg 2"]
+    "doing", ["row lengths", "private mean", "second moment", "counting", "final run: segment 2"]
 )
 def test_a_study_goes_on_without_what_was_lost(doing: str, tmp_path: Path) -> None:
     data = make_data()

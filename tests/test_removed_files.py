@@ -55,7 +55,7 @@ def test_final_run_keeps_the_settings_that_it_was_trained_with(
 
 def test_final_run_of_unknown_settings_is_refused(tmp_path: Path) -> None:
     data, run = make_data(), tmp_path / "run"
-    assert stop_after(run, data, "final run: leg 3")
+    assert stop_after(run, data, "final run: segment 3")
     without_digests(run)
     (run / "trials.jsonl").unlink()
     with pytest.raises(FolderProblem, match=r"trials\.jsonl is missing .* not known without it"):
@@ -73,7 +73,7 @@ def test_statistic_that_trained_models_need_cannot_be_left_out(name: str, tmp_pa
 
 def test_empty_list_of_trials_is_damaged(tmp_path: Path) -> None:
     data, run = make_data(), tmp_path / "run"
-    assert stop_after(run, data, "final run: leg 3")
+    assert stop_after(run, data, "final run: segment 3")
     (run / "trials.jsonl").write_bytes(b"")
     with pytest.raises(FolderProblem, match=r"trials\.jsonl is damaged \(it is empty\)"):
         resume(run, data)

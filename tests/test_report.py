@@ -386,7 +386,10 @@ def test_elsewhere_progress_is_one_line_a_stage(
         "of the budget"
     )
     assert [line.split(" (")[0] for line in lines[1:]] == [
-        *("sweep: training 3 trials", "final run: leg 1 of 5", "checking the final model", "done")
+        "sweep: training 3 trials",
+        "final run: segment 1 of 5",
+        "checking the final model",
+        "done",
     ]
     assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d+ s\)", lines[-1])
 
@@ -397,7 +400,7 @@ def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) 
     with progress_view.live_view(search, lambda: now[0]) as watch:
         for number, at in enumerate(seconds, start=2):
             now[0] = at
-            watch(FakeProgress(f"final run: leg {number} of 5"))  # type: ignore[arg-type]
+            watch(FakeProgress(f"final run: segment {number} of 5"))  # type: ignore[arg-type]
     return capsys.readouterr().err.replace("\n  ", " ").splitlines()
 
 
@@ -415,9 +418,9 @@ class FakeProgress:
 def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture[str]) -> None:
     begun, second, third = legs(LinearScaling(), [100, 190, 250], capsys)
     used = "50.0 % of the budget is used"
-    assert begun == f"final run: leg 2 of 5 ({used}, after 1 min 40 s)"
-    assert second == f"final run: leg 3 of 5 ({used}, after 3 min 10 s, about 4 min 30 s left)"
-    assert third == f"final run: leg 4 of 5 ({used}, after 4 min 10 s, about 2 min 30 s left)"
+    assert begun == f"final run: segment 2 of 5 ({used}, after 1 min 40 s)"
+    assert second == f"final run: segment 3 of 5 ({used}, after 3 min 10 s, about 4 min 30 s left)"
+    assert third == f"final run: segment 4 of 5 ({used}, after 4 min 10 s, about 2 min 30 s left)"
 
 
 def test_a_run_that_tells_its_steps_tells_how_long_they_will_take(
@@ -503,13 +506,16 @@ def test_screen_live_view_and_picture_say_that_scores_decided_little(
         (
             {},
             "Differential privacy with epsilon = 1 and delta = 1e-05 for one row, the search "
-            "included. Adding or removing one row (an empty row keeps its place) changes the "
-            "probability of any outcome of this study by at most a factor of 2.72, plus 0.00001. "
-            "Facts taken as public are not protected.",
+            "included. Replacing any one row by an empty one, or back, changes the probability of "
+            "any outcome of this study by at most a factor of 2.72, plus 0.00001. Facts taken as "
+            "public are not protected.",
         ),
         ({"epsilon": 1e-10}, "with epsilon = 0.0000000001 and"),
         ({"epsilon": 10.0}, "with epsilon = 10 and"),
-        ({"unit": ONE_PERSON}, "removing all texts of one person (an empty entry keeps"),
+        (
+            {"unit": ONE_PERSON},
+            "Replacing all texts of any one person by empty ones, or back, changes",
+        ),
         ({"covers_selection": False}, "No privacy is promised: trials were chosen by scores"),
         ({"epsilon": 21.0}, "So large an epsilon protects nobody in any provable way."),
     ],
@@ -520,7 +526,7 @@ def test_the_promise_is_the_definition_in_numbers_or_why_there_is_none(
     made = replace(dptune.load(folders["unit-noise"]).guarantee, epsilon=1.0, delta=1e-5)
     words = promise(replace(made, **changes))
     assert (words == said) if not changes else (said in words)
-    assert ("factor" in words) == (said[0].islower() or not changes)
+    assert ("factor" in words) == (said[0].islower() or "Replacing" in said or not changes)
 
 
 def test_a_text_plot_puts_the_highest_score_on_top() -> None:

@@ -17,6 +17,7 @@ from dptune.ledger import Ledger
 from dptune.search.methods import METHODS, method_named, register_method
 from dptune.study.config import search_from
 from dptune.study.study import resume
+from support.studies import study
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 MAIN = "from dptune.cli.app import main; main()"
@@ -101,6 +102,15 @@ def test_an_unknown_method_says_what_is_known_and_how_to_register_one(name: Any)
     message = str(refused.value)
     assert all(known in message for known in METHODS)
     assert repr(name) in message and "dptune.search.register_method" in message
+
+
+@pytest.mark.parametrize("suggested", [[search.Setting(1.0, 5)], [(1.0, 5)] * 3])
+def test_method_that_suggests_other_than_one_setting_a_trial_is_refused(
+    suggested: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search.LinearScaling, "suggest", lambda *_: suggested)
+    with pytest.raises(InvalidInput, match="must suggest a list of 3 settings"):
+        study(None)
 
 
 def test_own_method_needs_only_the_public_interface() -> None:

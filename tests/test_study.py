@@ -557,7 +557,7 @@ def test_a_damaged_file_is_named_and_the_study_goes_on_without_it(
     file: str, damage: str, tmp_path: Path
 ) -> None:
     out, data = tmp_path / "run", make_data()
-    stopped = stop_after(out, data, "final run: leg 3")
+    stopped = stop_after(out, data, "final run: segment 3")
     ledger = Ledger.open(str(out / "ledger.db"))
     if file.endswith("trial-2.safetensors"):  # it is needed as long as there are no scores
         shutil.rmtree(out)
@@ -615,7 +615,7 @@ def test_the_mean_of_the_last_half_is_of_what_legs_were_not_cut_off(
     out, data = tmp_path / "run", make_data()
 
     def stopping(progress: Progress) -> None:
-        if progress.doing.startswith(f"final run: leg {stops[0]}"):
+        if progress.doing.startswith(f"final run: segment {stops[0]}"):
             raise KeyboardInterrupt
 
     stops = [*lost, 9]
@@ -632,17 +632,17 @@ def test_the_mean_of_the_last_half_is_of_what_legs_were_not_cut_off(
 
 def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Path) -> None:
     out, data = tmp_path / "run", make_data()
-    stop_after(out, data, "final run: leg 2")
+    stop_after(out, data, "final run: segment 2")
 
     def watch(progress: Progress) -> None:
-        if progress.doing.startswith("final run: leg 4"):
+        if progress.doing.startswith("final run: segment 4"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         resume(out, data, watch=watch)
     result = resume(out, data)
     (note,) = (note for note in result.notes if "cut off" in note)
-    assert note.startswith("legs of the final run that were cut off: 2 of 5")
+    assert note.startswith("segments of the final run that were interrupted after payment: 2 of 5")
     assert result.final.plan.steps == 12  # of 20
     # Of mu^2, three trials, and 0.7 % for scores, counts and the check.
     trials = 3 * 0.005 * math.sqrt(BUDGET.mu * 400 / (4 * 2) / 5)
@@ -694,14 +694,14 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
 
 def test_a_study_whose_every_run_was_cut_off_says_so(tmp_path: Path) -> None:
     out, data = tmp_path / "run", make_data()
-    stop_after(out, data, "final run: leg 1", search=UnitNoise(), recipe={"schedule": "cosine"})
+    stop_after(out, data, "final run: segment 1", search=UnitNoise(), recipe={"schedule": "cosine"})
     with pytest.raises(FolderProblem, match="every run of this study was cut off"):
         resume(out, data)
 
 
 def test_a_lost_final_run_leaves_the_best_trial(tmp_path: Path) -> None:
     out, data = tmp_path / "run", make_data()
-    stop_after(out, data, "final run: leg 1", recipe={"optimizer": "adam"})
+    stop_after(out, data, "final run: segment 1", recipe={"optimizer": "adam"})
     result = resume(out, data)
     best = max(result.trials, key=lambda trial: trial.score or 0.0)
     assert result.final.number == best.number

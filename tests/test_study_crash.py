@@ -306,9 +306,9 @@ def test_a_copy_of_a_run_folder_runs_nothing_that_the_ledger_says_was_begun(
     out, copy = tmp_path / "run", tmp_path / "copy"
 
     def watch(progress: Progress) -> None:
-        if progress.doing.startswith("final run: leg 2"):
+        if progress.doing.startswith("final run: segment 2"):
             shutil.copytree(out, copy)
-        if progress.doing.startswith("final run: leg 3"):
+        if progress.doing.startswith("final run: segment 3"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

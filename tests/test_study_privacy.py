@@ -430,7 +430,7 @@ def test_other_rows_are_refused_and_nothing_is_begun(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "doing", ["counting", "sweep: training", "sweep: comp", "final run: leg 2"]
+    "doing", ["counting", "sweep: training", "sweep: comp", "final run: segment 2"]
 )
 def test_an_older_copy_of_the_ledger_is_noticed(doing: str, tmp_path: Path) -> None:
     """It would let everything that the results cost be spent again."""
@@ -439,7 +439,7 @@ def test_an_older_copy_of_the_ledger_is_noticed(doing: str, tmp_path: Path) -> N
     def watch(progress: Progress) -> None:
         if progress.doing.startswith(doing) and not (tmp_path / "older.db").exists():
             shutil.copy(out / "ledger.db", tmp_path / "older.db")
-        if progress.doing.startswith("final run: leg 4"):
+        if progress.doing.startswith("final run: segment 4"):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

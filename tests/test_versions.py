@@ -25,7 +25,7 @@ def _earlier_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_unfinished_run_with_a_finer_mean_is_refused(tmp_path: Path) -> None:
     run, data = tmp_path / "run", make_data()
-    stop_after(run, data, "final run: leg 2", preparation=Preparation())
+    stop_after(run, data, "final run: segment 2", preparation=Preparation())
     with pytest.raises(FolderProblem, match="begun with a second mean of the rows"):
         resume(run, data)
 

@@ -208,7 +208,7 @@ class _Desk:
 
     def _leg(self, requests: Sequence[loop.Request]) -> Sequence[loop.Answer]:
         legs = [request for request in requests if isinstance(request, loop.Leg)]
-        self.tell(f"final run, leg {legs[0].number} of {legs[0].legs}")
+        self.tell(f"final run, segment {legs[0].number} of {legs[0].legs}")
         last = legs[0].number == legs[0].legs
         self.finals = fit(
             self.engine, self.task, [leg.plan for leg in legs], self.finals, continued=not last

@@ -70,6 +70,9 @@ app.add_typer(bench_verbs.app, name="bench")
 
 def main() -> None:
     """The `dptune` command."""
+    # Threads of torch sleep while they wait for each other: if they spin beside other busy
+    # processes, small steps take ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     run_verbs(app, "dptune")
 
 

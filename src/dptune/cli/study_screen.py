@@ -146,8 +146,8 @@ def _show_promise(planned: Outline, guarantee: Guarantee, delta_chosen: bool) ->
         delta, count = planned.config.budget.delta, planned.data.count
         unit = guarantee.unit.removeprefix("one ")
         units = "people" if unit == "person" else f"{unit}s"
-        why = "the ledger's" if planned.config.ledger else f"1 / (10 x {count:,} {units})"
-        out.print(Text(f"No delta was given: {probability(delta)} is {why} (--delta).", "dim"))
+        why = "that of the ledger" if planned.config.ledger else f"1 / (10 x {count:,} {units})"
+        out.print(Text(f"No --delta was given, so delta is {why} = {probability(delta)}.", "dim"))
 
 
 def _show_budget(paid: Sequence[Slot], budget: Budget) -> None:

@@ -19,10 +19,10 @@ from dptune.search.trial import Trial, scored_trials
 
 # What neighbours differ in: zero-out keeps the number of rows, which is public.
 _PROTECTED = {
-    ONE_ROW: "one row (an empty row keeps its place)",
-    ONE_PICTURE: "one picture (an empty row keeps its place)",
-    ONE_TEXT: "one text (an empty text keeps its place)",
-    ONE_PERSON: "all texts of one person (an empty entry keeps their place)",
+    ONE_ROW: "any one row by an empty one",
+    ONE_PICTURE: "any one picture by an empty row",
+    ONE_TEXT: "any one text by an empty one",
+    ONE_PERSON: "all texts of any one person by empty ones",
 }
 
 
@@ -42,10 +42,10 @@ def promise(guarantee: Guarantee) -> str:
     search = ", the search included" * bool(guarantee.covers_search)
     factor = cost(math.exp(guarantee.epsilon), 2)
     return (
-        f"Differential privacy with {stated}{search}. Adding or removing "
-        f"{_PROTECTED[guarantee.unit]} changes the probability of any outcome of this study by at "
-        f"most a factor of {factor}, plus {Decimal(delta):f}. Facts taken as public are not "
-        "protected."
+        f"Differential privacy with {stated}{search}. Replacing "
+        f"{_PROTECTED[guarantee.unit]}, or back, changes the probability of any outcome of this "
+        f"study by at most a factor of {factor}, plus {Decimal(delta):f}. Facts taken as public are "
+        "not protected."
     )
 
 

@@ -23,7 +23,7 @@ class KeptRuns:
 
     def leg(self, number: int, plan: TrainPlan, done: Sequence[int]) -> Checkpoint:
         """Of the final run, going on from the model of the legs that are `done`."""
-        return self._of(self.leg_file(number), f"leg {number} of the final run", plan, done)
+        return self._of(self.leg_file(number), f"segment {number} of the final run", plan, done)
 
     def trial_file(self, number: int) -> Path:
         return self.folder / "models" / f"trial-{number}.checkpoint"

@@ -165,8 +165,8 @@ def _last_stage(
     notes = list(setting.notes)
     if lost := len(plans) - len(done):
         notes.append(
-            f"legs of the final run that were cut off: {lost} of {len(plans)}; paid for, and "
-            "lost to the model"
+            f"segments of the final run that were interrupted after payment: {lost} of "
+            f"{len(plans)}; the model is trained without them"
         )
     final = Trial(
         number=len(trials) + 1,

@@ -467,7 +467,15 @@ class Outline:
         self, stage: Stage, history: Sequence[Trial], census: Census | None
     ) -> list[Setting]:
         """The next settings, one a trial."""
-        return self.config.search.suggest(stage, self.situation(stage, history, census))
+        search = self.config.search
+        settings = search.suggest(stage, self.situation(stage, history, census))
+        if [type(each) for each in settings] != [Setting] * stage.trials:
+            raise InvalidInput(
+                f"{search.name} must suggest a list of {stage.trials} settings "
+                f"(dptune.search.Setting) for {stage.name}, and suggested {settings!r:.200}. Mend its "
+                "suggest(); a study that has begun goes on with dptune.resume."
+            )
+        return settings
 
 
 def objective(*, weighs: bool, weighted: bool) -> str:

@@ -474,7 +474,7 @@ class Runner:
             receipt = self._begin_or_go_on({label: asked.plan.event}, {label: keeps}).get(label)
             if receipt is None:
                 return False
-            doing = f"final run: leg {asked.number} of {asked.legs}"
+            doing = f"final run: segment {asked.number} of {asked.legs}"
             shown = self._tell(doing, asked.history, asked.census)
             rows = self.data.open(receipt, preprocessing, **self._place)
             randomness = [self._randomness(0)]
