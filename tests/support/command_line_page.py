@@ -20,7 +20,8 @@ Every verb and option of `dptune`, made from its help (`PYTHONPATH=tests python 
 support.command_line_page`). `dptune VERB --help` shows the same. Most verbs take `--json`. After
 `dptune --install-completion` your shell completes verbs, options and choices.
 
-Exit codes: 0 done, 2 bad input, 3 a budget would be exceeded, 1 anything else.
+Exit codes: 0 done, 2 bad input, 3 a budget would be exceeded, 130 interrupted (Ctrl-C or SIGTERM),
+1 anything else.
 """
 
 
