@@ -515,7 +515,7 @@ def test_a_process_that_dies_is_said_and_its_run_goes_on(tmp_path: Path) -> None
     out, data = tmp_path / "run", make_data()
     for work, run in (
         (lambda: study(out, data, executor=Dies(), **WHOLE), "trial 1"),
-        (lambda: resume(out, data, executor=Dies()), "leg 1 of the final run"),
+        (lambda: resume(out, data, executor=Dies()), "segment 1 of the final run"),
     ):
         words = rf"at {run} of study .* died; 3 of \d+ steps are kept\. Go on with: dptune resume"
         with pytest.raises(FolderProblem, match=words):

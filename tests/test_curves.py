@@ -398,7 +398,7 @@ def test_where_ranges_are_lost_lines_are_straight_and_that_is_said(tmp_path: Pat
     result = resume(tmp_path / "run", data, watch=lambda progress: told.append(progress.doing))
     told = [doing for doing in told if not doing.startswith("preparing")]
     assert any("without polynomial features" in note for note in result.notes)
-    assert told[0] == "ranges of columns cut off before: paid for, and lost; going on without"
+    assert told[0] == "ranges of columns, which was interrupted after payment: going on without"
     assert any(said.startswith("not scaled by private ranges") for said in result.preparation)
     lost = "no polynomial features in 2 columns: their ranges were interrupted after payment"
     assert lost in result.preparation

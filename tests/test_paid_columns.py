@@ -200,7 +200,7 @@ def test_what_is_on_disk_is_not_bought_again_and_damage_is_told(
     (out / f"{file}.json").write_text(bought)
     result = resume(out, data)
     assert (out / f"{file}.json").read_text() == bought
-    assert not any("cut off" in note for note in result.notes)
+    assert not any("interrupted" in note for note in result.notes)
     state = Ledger.open(str(out / "ledger.db")).state()
     assert all(payment.state == "committed" for payment in state.counted)
 

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from dptune.data.preprocess import Preprocessing
 from dptune.data.row_maps import ClipLength
 from dptune.errors import DptuneError
+from dptune.noise import add_noise
 from dptune.preparation import words
 from dptune.preparation.pipeline import STEPS, plan, prepare
 from dptune.preparation.sentences import notes, plan_lines, releases, result_lines
@@ -85,11 +86,11 @@ def test_every_statistic_has_a_sentence_for_plan_result_loss_and_release() -> No
     assert sum("% of the budget" in line for line in plan_lines(steps)) >= 4
 
 
-class Shortest(Step):
-    """A toy: rows are clipped to the length of the shortest, by a noisy number."""
+class LongRows(Step):
+    """A toy: rows are clipped to length 2 if a noisy count says that many are longer."""
 
-    name: ClassVar[str] = "shortest row"
-    file: ClassVar[str] = "models/shortest.safetensors"
+    name: ClassVar[str] = "long rows"
+    file: ClassVar[str] = "models/long_rows.safetensors"
 
     def decide(self, case: Case, earlier: Mapping[str, Any]) -> Decision:
         if case.rows < 500:
@@ -100,32 +101,38 @@ class Shortest(Step):
         return (1,)
 
     def measure(self, case: Case, decision: Decision, state: State, rows: PrivateRows) -> Any:
-        (table,) = rows.tables(state.maps)
-        return np.linalg.norm(table, axis=1).min(keepdims=True) + 0 * rows.normal((1,))
+        assert isinstance(decision.event, NoisyCount)
+        tables = rows.tables(state.maps)
+        count = sum((np.linalg.norm(table, axis=1) > 2).sum(keepdims=True) for table in tables)
+        return add_noise(np.asarray(count), decision.event.noise, rows.normal)
 
     def apply(
         self, case: Case, decision: Decision, statistic: Any, state: State
     ) -> tuple[State, Outcome]:
-        reach = float(statistic[0])
-        return state.then(ClipLength(reach)), Outcome(values={"reach": reach})
+        share = float(statistic[0]) / case.rows
+        maps = (ClipLength(2.0),) if share > 0.25 else ()
+        return state.then(*maps), Outcome(values={"percent": 100 * share})
 
 
 def test_new_step_is_one_class_one_entry_and_its_sentences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sentences = Words(
-        plans={"done": "clipped to the shortest row: {price}"},
+        plans={"done": "clipped if many are long: {price}"},
         skipped={"": "not clipped: {why}"},
-        results={"done": "clipped to {reach:.2f}: {price}", "lost": "not clipped: {price}"},
-        notes={"lost": "the shortest row was interrupted after payment"},
-        releases="a noisy length of the shortest row",
+        results={
+            "done": "{percent:.0f} % of them are long: {price}",
+            "lost": "not clipped: {price}",
+        },
+        notes={"lost": "the count of long rows was interrupted after payment"},
+        releases="a noisy count of long rows",
     )
-    monkeypatch.setitem(words.WORDS, Shortest.name, sentences)
+    monkeypatch.setitem(words.WORDS, LongRows.name, sentences)
     study = a_study("epsilon 8.0, 1500 x 4, values=False, as_given=False, usual")
-    steps = plan(case_of(study.config, study.facts), (Shortest(), *STEPS))
-    assert next(iter(steps.events)) == "shortest row" and steps["private mean"].event
-    assert "clipped to the shortest row: 1 % of the budget" in plan_lines(steps)
-    assert "a noisy length of the shortest row" in releases(steps)
+    steps = plan(case_of(study.config, study.facts), (LongRows(), *STEPS))
+    assert next(iter(steps.events)) == "long rows" and steps["private mean"].event
+    assert "clipped if many are long: 1 % of the budget" in plan_lines(steps)
+    assert "a noisy count of long rows" in releases(steps)
     rows = PrivateRows(
         lambda maps: [Preprocessing(maps).apply(study.rows)],
         dict,
@@ -136,18 +143,17 @@ def test_new_step_is_one_class_one_entry_and_its_sentences(
         return step.measure(steps.case, decision, state, rows)
 
     state = prepare(steps, measured, steps.start(None))
-    reach = float(np.linalg.norm(study.rows, axis=1).min())
-    clipped = state.preprocessing.find(ClipLength)
-    assert clipped is state.maps[0] and clipped.reach == pytest.approx(reach, rel=1e-6)
-    assert f"clipped to {reach:.2f}: 1 % of the budget" in result_lines(steps, state)
+    percent = 100 * float((np.linalg.norm(study.rows, axis=1) > 2).mean())
+    assert percent > 50 and state.preprocessing.find(ClipLength) is state.maps[0]
+    assert f"{percent:.0f} % of them are long: 1 % of the budget" in result_lines(steps, state)
     lost = prepare(
         steps,
-        lambda step, *given: None if step.name == Shortest.name else measured(step, *given),
+        lambda step, *given: None if step.name == LongRows.name else measured(step, *given),
         steps.start(None),
     )
-    assert lost.lost == ("shortest row",) and not lost.preprocessing.find(ClipLength)
-    assert "the shortest row was interrupted after payment" in notes(steps, lost)
-    assert "a noisy length of the shortest row" not in releases(steps, lost)
+    assert lost.lost == ("long rows",) and not lost.preprocessing.find(ClipLength)
+    assert "the count of long rows was interrupted after payment" in notes(steps, lost)
+    assert "a noisy count of long rows" not in releases(steps, lost)
     few = a_study("epsilon 8.0, 300 x 4, values=False, as_given=False, usual")
-    steps = plan(case_of(few.config, few.facts), (Shortest(), *STEPS))
+    steps = plan(case_of(few.config, few.facts), (LongRows(), *STEPS))
     assert "not clipped: 300 rows are too few at this budget" in plan_lines(steps)

@@ -195,7 +195,7 @@ class TestEveryMethod:
             try:
                 result = resume(out, make_data())
             except FolderProblem as problem:
-                assert method.sealing or "cut off" in str(problem)
+                assert method.sealing or "interrupted" in str(problem)
             else:
                 assert result.guarantee.epsilon <= BUDGET.epsilon
             state = Ledger.open(str(out / "ledger.db")).state()
@@ -462,7 +462,7 @@ class TestSealedSearches:
     ) -> None:
         with pytest.raises(KeyboardInterrupt):
             study(sealed, tmp_path / "run", watch=stopping_at(0))
-        with pytest.raises(FolderProblem, match="cut off"):
+        with pytest.raises(FolderProblem, match="interrupted"):
             resume(tmp_path / "run", make_data())
 
     def test_sealed_search_after_other_payments_is_priced_or_refused(

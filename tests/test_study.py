@@ -641,7 +641,7 @@ def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Pa
     with pytest.raises(KeyboardInterrupt):
         resume(out, data, watch=watch)
     result = resume(out, data)
-    (note,) = (note for note in result.notes if "cut off" in note)
+    (note,) = (note for note in result.notes if "interrupted" in note)
     assert note.startswith("segments of the final run that were interrupted after payment: 2 of 5")
     assert result.final.plan.steps == 12  # of 20
     # Of mu^2, three trials, and 0.7 % for scores, counts and the check.
@@ -666,7 +666,10 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
     assert math.isclose(spent, 0.995 * BUDGET.mu_squared(), rel_tol=1e-9)
     assert result.guarantee.epsilon == BUDGET.epsilon  # which may not tell of that
     assert "their noisy scores" not in result.guarantee.releases
-    assert any(note.startswith("trials that were cut off: 3 of 3") for note in result.notes)
+    assert any(
+        note.startswith("trials that were interrupted after payment: 3 of 3")
+        for note in result.notes
+    )
     assert any(note.startswith("no trial has a score") for note in result.notes)
     entries = Ledger.open(str(tmp_path / "trials" / "ledger.db")).state().entries
     assert resume(tmp_path / "trials", data).notes == result.notes  # read again, nothing paid
@@ -678,7 +681,9 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
     stop_after(tmp_path / "census", data, "counting rows")
     result = resume(tmp_path / "census", data)
     assert result.census is None
-    assert "the counts of rows were cut off: paid for, and lost to the search" in result.notes
+    assert (
+        "the counts of rows were interrupted after payment: the search goes without" in result.notes
+    )
     assert not any("counts of rows" in released for released in result.guarantee.releases)
     asked = {"preparation": Preparation(center_share=0.1, whiten_share=0)}
     stop_after(tmp_path / "mean", data, "private mean", **asked)
@@ -695,7 +700,7 @@ def test_trials_and_scores_that_were_cut_off_are_lost_and_the_study_goes_on(
 def test_a_study_whose_every_run_was_cut_off_says_so(tmp_path: Path) -> None:
     out, data = tmp_path / "run", make_data()
     stop_after(out, data, "final run: segment 1", search=UnitNoise(), recipe={"schedule": "cosine"})
-    with pytest.raises(FolderProblem, match="every run of this study was cut off"):
+    with pytest.raises(FolderProblem, match="every run of this study was interrupted"):
         resume(out, data)
 
 

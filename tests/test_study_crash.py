@@ -321,7 +321,7 @@ def test_a_copy_of_a_run_folder_runs_nothing_that_the_ledger_says_was_begun(
     assert_nothing_moved_twice(address)
     # The copy has leg 1, says what it lacks, and promises for everything that was paid.
     copied, kept = load(copy), load(out)
-    assert "cut off: 4 of 5" in " ".join(copied.guarantee.caveats)
+    assert "interrupted after payment: 4 of 5" in " ".join(copied.guarantee.caveats)
     assert copied.guarantee.epsilon == kept.guarantee.epsilon <= BUDGET.epsilon
 
 

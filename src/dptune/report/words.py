@@ -44,8 +44,8 @@ def promise(guarantee: Guarantee) -> str:
     return (
         f"Differential privacy with {stated}{search}. Replacing "
         f"{_PROTECTED[guarantee.unit]}, or back, changes the probability of any outcome of this "
-        f"study by at most a factor of {factor}, plus {Decimal(delta):f}. Facts taken as public are "
-        "not protected."
+        f"study by at most a factor of {factor}, plus {Decimal(delta):f}. Facts taken as public "
+        "are not protected."
     )
 
 

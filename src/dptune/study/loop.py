@@ -190,7 +190,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
     ran = [trial for trial in trials if not trial.lost]
     if not ran:
         raise FolderProblem(
-            "every run of this study was cut off before its result was on disk; what was paid "
+            "every run of this study was interrupted before its result was on disk; what was paid "
             "is spent and there is no model. Start a new study if the budget allows one."
         )
     return max(ran, key=lambda trial: -math.inf if trial.score is None else trial.score)

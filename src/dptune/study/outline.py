@@ -472,8 +472,8 @@ class Outline:
         if [type(each) for each in settings] != [Setting] * stage.trials:
             raise InvalidInput(
                 f"{search.name} must suggest a list of {stage.trials} settings "
-                f"(dptune.search.Setting) for {stage.name}, and suggested {settings!r:.200}. Mend its "
-                "suggest(); a study that has begun goes on with dptune.resume."
+                f"(dptune.search.Setting) for {stage.name}, and suggested {settings!r:.200}. "
+                "Mend its suggest(); a study that has begun goes on with dptune.resume."
             )
         return settings
 

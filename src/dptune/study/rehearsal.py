@@ -85,8 +85,8 @@ class _CutOff(Checkpoint):
 
 
 def _must_go_on_from_checkpoints(planned: Outline, executor: Executor, rows: MemoryRows) -> None:
-    """A run of two steps that is cut off after one ends like one that is not; once it has ended, it
-    takes no further step."""
+    """A run of two steps that is interrupted after one ends like one that is not; once it has
+    ended, it takes no further step."""
     features, logits, steps = rows.features[:, 0], [], []
     with scratch_folder() as scratch:
         kept = scratch / "run.checkpoint"
@@ -99,7 +99,7 @@ def _must_go_on_from_checkpoints(planned: Outline, executor: Executor, rows: Mem
         _close(planned.engine, logits[0], other) for other in logits[1:]
     ):
         raise InvalidInput(
-            f"a run of the engine {planned.engine.name} that is cut off and goes on from its "
+            f"a run of the engine {planned.engine.name} that is interrupted and goes on from its "
             f"checkpoint ends otherwise than one that is not, or is not kept after every step when "
             f"that is due (of 2 steps, {steps} were kept instead of [1, 2, 2]), so what is trained "
             "would be lost. Nothing was paid; mend fit."

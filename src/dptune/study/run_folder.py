@@ -106,7 +106,7 @@ class RunFolder:
         if not folder.holds_a_run():
             raise InvalidInput(
                 f"{folder.path} holds no run; give the folder that dptune tune wrote (--out). If "
-                "that was cut off before it counted or trained anything, nothing was paid, and "
+                "that was interrupted before it counted or trained anything, nothing was paid, and "
                 "the same command begins anew."
             )
         return folder

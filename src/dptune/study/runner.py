@@ -222,7 +222,7 @@ class Runner:
         if stored() is None:
             receipt = self.payments.begin(label, event)
             if receipt is None:
-                self._tell(f"{label} cut off before: paid for, and lost; going on without", [])
+                self._tell(f"{label}, which was interrupted after payment: going on without", [])
                 return None
             make(receipt)
         self.payments.settle(label)
@@ -526,8 +526,8 @@ class Runner:
         receipt = self.payments.begin(sealed.name, sealed.event)
         if receipt is None:
             raise FolderProblem(
-                "this study's sealed search was cut off. It keeps nothing from which it could go "
-                "on, so what was paid is spent and there is no model. Start a new study if the "
+                "this study's sealed search was interrupted. It keeps nothing from which it could "
+                "go on, so what was paid is spent and there is no model. Start a new study if the "
                 "budget allows one."
             )
         # Settled now: when it ends, the ledger's clock would tell how many trials there were.

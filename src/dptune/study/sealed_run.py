@@ -1,7 +1,7 @@
 """A sealed search, in one go. Nothing of it is written, shown or kept but its winner.
 
 The number of trials, the losers, their settings and, where one was drawn, the sample of the rows
-live in this function's memory only. A search that is cut off cannot go on: what it did is lost.
+live in this function's memory only. A search that is interrupted cannot go on: what it did is lost.
 """
 
 import random

@@ -198,7 +198,7 @@ def resume(
     watch: Watch | None = None,
     own_code: bool = False,
 ) -> StudyResult:
-    """Go on with a study that was cut off; one that is finished is only read again.
+    """Go on with a study that was interrupted; one that is finished is only read again.
 
     Args:
         out: the run folder.
@@ -460,7 +460,7 @@ def _about_check(
     if check is not None:
         return [check.in_words] if check.warns else []
     lost = planned.schedule.check is not None and counted is None
-    return ["the check of the final model was cut off: paid for, and lost"] * lost
+    return ["the check of the final model was interrupted after payment"] * lost
 
 
 def _losses(
@@ -470,16 +470,18 @@ def _losses(
     state: State,
     final: Trial,
 ) -> list[str]:
-    """What was paid for and cut off before its result was on disk."""
+    """What was paid for and interrupted before its result was on disk."""
     notes = preparation_notes(planned.preparation, state)
     if planned.schedule.census is not None and census is None:
-        notes.append("the counts of rows were cut off: paid for, and lost to the search")
+        notes.append("the counts of rows were interrupted after payment: the search goes without")
     if planned.weighs_rows and planned.weighing(census) is None:
         why = "there are no counts" if census is None else "the counts cannot tell classes apart"
         notes.append(f"rows are not weighted by class, because {why}: every row counts alike")
     lost = sum(trial.lost for trial in trials)
     if lost:
-        notes.append(f"trials that were cut off: {lost} of {len(trials)}; paid for, never rerun")
+        notes.append(
+            f"trials that were interrupted after payment: {lost} of {len(trials)}; never rerun"
+        )
     return notes + _unscored(planned, trials, final)
 
 
