@@ -193,7 +193,7 @@ def test_every_repeat_prepares_its_rows_with_noise_of_its_own(
     task = load_task(str(file))
     harness.run_method(task, UnitNoise(), Budget(2.0, 1e-5), 3, lambda _: None)
     seen = {id(found.train): found for found in trained}
-    assert len(seen) == 3  # the legs of one repeat share its rows
+    assert len(seen) == 3  # the segments of one repeat share its rows
     first, second, _ = (found.train.features[:, 0] for found in seen.values())
     assert not torch.equal(first, second)
     for found in seen.values():

@@ -54,13 +54,13 @@ def check_of(**changes: float) -> FinalCheck:
         ({"accuracy": 0.3}, NO_BETTER),
         ({"accuracy": 0.6, "error": 0.1}, UNKNOWN),
         ({"accuracy": 3.0, "error": 2.0}, UNKNOWN),
-        # A gain that a model of rows without anything to learn may have by heart is none.
-        ({"accuracy": 0.6425, "by_heart": 0.05}, UNKNOWN),
-        ({"accuracy": 0.64, "error": 0, "majority_error": 0, "by_heart": 0.05}, NO_BETTER),
-        ({"accuracy": 0.7, "by_heart": 0.05}, BETTER),
-        # A large gain that might be by heart is not called none.
-        ({"accuracy": 0.9, "majority": 0.31, "by_heart": 1.0}, UNKNOWN),
-        ({"accuracy": 0.9, "majority": 0.31, "by_heart": 0.4}, BETTER),
+        # A gain that a model of rows without anything to learn may have memorised is none.
+        ({"accuracy": 0.6425, "memorised": 0.05}, UNKNOWN),
+        ({"accuracy": 0.64, "error": 0, "majority_error": 0, "memorised": 0.05}, NO_BETTER),
+        ({"accuracy": 0.7, "memorised": 0.05}, BETTER),
+        # A large gain that might be memorised is not called none.
+        ({"accuracy": 0.9, "majority": 0.31, "memorised": 1.0}, UNKNOWN),
+        ({"accuracy": 0.9, "majority": 0.31, "memorised": 0.4}, BETTER),
         ({"accuracy": 0.991, "majority": 0.99, "error": 1e-5, "majority_error": 1e-5}, BETTER),
         ({"accuracy": 0.99, "majority": 0.99}, UNKNOWN),
         ({"accuracy": 0.2, "majority": 1.2, "majority_error": 0.2}, NO_BETTER),
@@ -70,27 +70,27 @@ def test_a_verdict_says_no_more_than_is_sure(changes: dict[str, float], verdict:
     check = check_of(**changes)
     assert check.verdict == verdict
     assert check.to_dict()["words"] == check.in_words
-    assert ("cannot be told" in check.in_words) == (verdict == UNKNOWN)
+    assert ("inconclusive" in check.in_words) == (verdict == UNKNOWN)
     assert ("no better" in check.in_words) == (verdict == NO_BETTER)
 
 
 def test_words_name_what_decided() -> None:
-    by_heart = check_of(accuracy=0.853, majority=0.396, by_heart=0.47)
-    assert by_heart.verdict == UNKNOWN
-    assert by_heart.in_words.endswith(
-        "cannot be told at this budget: 85.3 % of the training rows right, beside 39.6 %; a model "
-        "of so many weights may know up to 47.0 points of it by heart, and the difference is known "
-        "up to 4.2 points"
+    memorised = check_of(accuracy=0.853, majority=0.396, memorised=0.47)
+    assert memorised.verdict == UNKNOWN
+    assert memorised.in_words.endswith(
+        "inconclusive at this budget: 85.3 % of the training rows right, beside 39.6 %; a model "
+        "of so many weights may have memorised up to 47.0 points of it, and the difference is "
+        "known to within 4.2 points"
     )
     # No better is said because of it, too; where noise alone decides, it is not mentioned.
-    none = check_of(accuracy=0.64, error=0.001, majority_error=0.001, by_heart=0.05)
-    assert none.verdict == NO_BETTER and "5.0 points of it by heart" in none.in_words
-    # But that it was by heart is not known: it may be better all the same.
+    none = check_of(accuracy=0.64, error=0.001, majority_error=0.001, memorised=0.05)
+    assert none.verdict == NO_BETTER and "memorised up to 5.0 points of it" in none.in_words
+    # But that it was memorised is not known: it may be better all the same.
     assert none.in_words.startswith("the final model may be no better than always answering")
     for changes in ({"accuracy": 0.61}, {"accuracy": 0.9}, {"accuracy": 0.3}):
-        noise = check_of(**changes, by_heart=0.01)
-        assert "by heart" not in noise.in_words
-        assert noise.in_words.endswith("; their difference is known up to 4.2 points")
+        noise = check_of(**changes, memorised=0.01)
+        assert "memorised" not in noise.in_words
+        assert noise.in_words.endswith("; their difference is known to within 4.2 points")
 
 
 def test_noise_beyond_all_rows_is_not_shown_to_people() -> None:
@@ -124,7 +124,7 @@ def test_check_of_weighted_rows_says_so_and_compares_with_one_class_and_with_all
     assert check.in_words == (
         "the final model is better than always answering one class: with every class counting "
         "alike, 79.5 % right, beside 50.0 % (unweighted, 94.4 % of the training rows are of the "
-        "most frequent class); their difference is known up to 0.8 points"
+        "most frequent class); their difference is known to within 0.8 points"
     )
     alike = final_check(1000.0, 4.0, census, census, 18_000, parameters=8, mu=1.0)
     assert alike.warns and alike.in_words.startswith(f"the final model is {NO_BETTER_WEIGHTED}:")
@@ -240,19 +240,19 @@ def test_only_what_can_be_judged_is_checked(tmp_path: Path, asked: dict[str, Any
     assert not [p for p in payments if p.label == "check of the final model"]
 
 
-def test_what_can_be_known_by_heart_is_bounded_by_privacy() -> None:
+def test_what_can_be_known_memorised_is_bounded_by_privacy() -> None:
     """More weights than rows may know every row; a private model knows each of them only as well
     as an attacker may: the total variation of its two Gaussians."""
     census = Census(classes=(400.0, 300.0, 300.0), noise=4.0)
     many = {"parameters": 10_000, "mu": 0.8}
     check = final_check(900.0, 4.0, census, None, 1000, **many)
-    assert check.by_heart == pytest.approx(2 * norm.cdf(0.4) - 1, rel=1e-9)
+    assert check.memorised == pytest.approx(2 * norm.cdf(0.4) - 1, rel=1e-9)
     assert check.verdict == BETTER
     few = final_check(900.0, 4.0, census, None, 1000, parameters=10, mu=0.8)
-    assert few.by_heart == pytest.approx(0.05)
+    assert few.memorised == pytest.approx(0.05)
 
 
-def test_what_is_learned_by_heart_of_coins_is_not_called_better() -> None:
+def test_what_is_learned_memorised_of_coins_is_not_called_better() -> None:
     """Training rows alone, so that fitting them counts for nothing: labels are drawn at random."""
     rng = np.random.default_rng(1)
     data = Data(rng.normal(size=(4000, 5)), rng.integers(3, size=4000))

@@ -54,7 +54,7 @@ SMALL: dict[str, Any] = {
     "engine": KeptNetwork(hidden=3),
     "space": Space(learning_rate=(0.1, 5.0), steps=(5, 10)),
 }
-WHOLE: dict[str, Any] = {**SMALL, "recipe": {"schedule": "cosine"}}  # the final run in one leg
+WHOLE: dict[str, Any] = {**SMALL, "recipe": {"schedule": "cosine"}}  # the final run in one segment
 FINAL, TRIAL = "models/final-1.checkpoint", "models/trial-3.checkpoint"
 
 
@@ -287,14 +287,14 @@ def test_a_step_has_noise_and_a_sample_of_its_own() -> None:
 
 @pytest.mark.usefixtures("every_step")
 @pytest.mark.parametrize("changes", [{}, {"sampling_rate": 0.3, "schedule": "cosine"}])
-@pytest.mark.parametrize("leg", [False, True])
+@pytest.mark.parametrize("segment", [False, True])
 def test_a_run_cut_off_anywhere_ends_like_one_that_was_not(
-    keep: Checkpoint, changes: dict[str, Any], leg: bool
+    keep: Checkpoint, changes: dict[str, Any], segment: bool
 ) -> None:
     plan, rows, streams = make_plan(**changes), small_rows(), [Randomness(noise_seed=3)]
-    start = made().fit_many([make_plan()], rows, [Randomness(noise_seed=4)])[:leg] or [None]
+    start = made().fit_many([make_plan()], rows, [Randomness(noise_seed=4)])[:segment] or [None]
     (whole,) = made().fit_many([plan], rows, streams, start)
-    before = 6 * leg
+    before = 6 * segment
     for cut in range(1, plan.steps + 1):
         with pytest.raises(Stop):
             stopping = [replace(keep, told=stop_at(cut))]
@@ -474,7 +474,7 @@ def test_a_kill_in_one_trial_loses_nothing_of_those_before_it(
 
 
 @pytest.mark.usefixtures("every_step")
-@pytest.mark.parametrize("asked", [SMALL, WHOLE], ids=["legs", "whole"])
+@pytest.mark.parametrize("asked", [SMALL, WHOLE], ids=["segments", "whole"])
 def test_the_final_run_goes_on_and_tells_how_far_it_is(
     tmp_path: Path, asked: dict[str, Any]
 ) -> None:
@@ -710,7 +710,7 @@ SMALL = {
     "space": Space(learning_rate=(0.1, 5.0), steps=(5, 10)),
 }
 KINDS = {
-    "legs": {},
+    "segments": {},
     "whole": {"recipe": {"schedule": "cosine"}},
     "held-out": {"score": HeldOutScore(), "recipe": {"schedule": "cosine"}},
 }
@@ -845,7 +845,7 @@ def test_studies_killed_at_any_moment_go_on_without_paying_twice_or_repeating_no
 ) -> None:
     rng, kills, noise = random.Random(20240301), 0, list[str]()
     short = Counter[str]()  # kills of runs of which something was kept
-    kinds = ("whole", "legs", "held-out")
+    kinds = ("whole", "segments", "held-out")
 
     def hit_all() -> bool:  # trials and final runs, and studies of every kind
         return short.total() >= CUT_SHORT and {"trial", "final", *kinds} <= short.keys()

@@ -1,4 +1,4 @@
-"""A run in legs: where one run ended, the next goes on as if there had been no end."""
+"""A run in segments: where one run ended, the next goes on as if there had been no end."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -63,14 +63,14 @@ def fit(
     return plans[0].engine(OUTPUTS[loss], loss).fit_many(plans, rows, streams, start)
 
 
-def in_legs(
+def in_segments(
     chosen: LinearPlan, steps: Sequence[int], rows: MemoryRows, loss: str = "softmax"
 ) -> LinearModel:
-    """`chosen`, run as legs of so many steps; its free steps belong to the last one."""
+    """`chosen`, run as segments of so many steps; its free steps belong to the last one."""
     model: LinearModel | None = None
-    for number, leg in enumerate(steps):
+    for number, segment in enumerate(steps):
         free = chosen.free_steps if number == len(steps) - 1 else 0
-        (model,) = fit([replace(chosen, steps=leg, free_steps=free)], rows, loss, [model])
+        (model,) = fit([replace(chosen, steps=segment, free_steps=free)], rows, loss, [model])
     assert model is not None
     return model
 
@@ -87,14 +87,14 @@ def assert_same(one: LinearModel, other: LinearModel, tolerance: float = 1e-6) -
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("legs", [[3, 3, 3, 3], [5, 4, 3], [1, 11], [12]])
-def test_the_mean_of_a_tail_goes_over_legs(bias: bool, legs: list[int]) -> None:
-    """Of the second half of all steps, each leg takes what lies in it; stored between them."""
+@pytest.mark.parametrize("segments", [[3, 3, 3, 3], [5, 4, 3], [1, 11], [12]])
+def test_the_mean_of_a_tail_goes_over_segments(bias: bool, segments: list[int]) -> None:
+    """Of the second half of all steps, each segment takes what lies in it; stored between them."""
     rows = make_rows("softmax")
     chosen = plan(bias=bias, momentum=0.9, averaging="swa")
     (whole,) = fit([chosen], rows)
     engine, model, start = chosen.engine(OUTPUTS["softmax"], "softmax"), None, 0
-    for steps in legs:
+    for steps in segments:
         tail = max(0, start + steps - max(start, chosen.steps // 2))
         (model,) = fit([replace(chosen, steps=steps, tail=tail)], rows, start=[model])
         model, start = engine.unpack(engine.pack(model)), start + steps
@@ -122,26 +122,28 @@ def test_a_tail_that_begins_later_forgets_an_earlier_average() -> None:
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-@pytest.mark.parametrize("legs", [[3, 3, 3, 3], [1, 11], [12]])
-def test_legs_equal_one_run(loss: str, bias: bool, momentum: float, legs: list[int]) -> None:
+@pytest.mark.parametrize("segments", [[3, 3, 3, 3], [1, 11], [12]])
+def test_segments_equal_one_run(
+    loss: str, bias: bool, momentum: float, segments: list[int]
+) -> None:
     rows = make_rows(loss)
     chosen = plan(bias=bias, momentum=momentum, initialization="random", weight_decay=0.01)
     (whole,) = fit([chosen], rows, loss)
-    assert_same(in_legs(chosen, legs, rows, loss), whole)
+    assert_same(in_segments(chosen, segments, rows, loss), whole)
     assert not torch.allclose(whole.weights, fit([replace(chosen, steps=3)], rows, loss)[0].weights)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_legs_equal_one_run_in_every_precision(precision: str) -> None:
-    """Weights are kept in at least float32 between steps, and so between legs."""
+def test_segments_equal_one_run_in_every_precision(precision: str) -> None:
+    """Weights are kept in at least float32 between steps, and so between segments."""
     rows, chosen = make_rows(precision=precision), plan(bias=True)
-    assert_same(in_legs(chosen, [4, 4, 4], rows), fit([chosen], rows)[0])
+    assert_same(in_segments(chosen, [4, 4, 4], rows), fit([chosen], rows)[0])
 
 
-def test_legs_with_clipping_equal_one_run() -> None:
+def test_segments_with_clipping_equal_one_run() -> None:
     rows = make_rows()
     chosen = plan(bias=True, clip_norm=0.5, noise_multiplier=1e-9)
-    assert_same(in_legs(chosen, [5, 7], rows), fit([chosen], rows)[0])
+    assert_same(in_segments(chosen, [5, 7], rows), fit([chosen], rows)[0])
 
 
 def test_the_momentum_buffer_matters() -> None:
@@ -154,7 +156,7 @@ def test_the_momentum_buffer_matters() -> None:
     assert float((other.weights - whole.weights).abs().max()) > 1e-3
 
 
-def test_trials_with_legs_of_different_lengths_go_together() -> None:
+def test_trials_with_segments_of_different_lengths_go_together() -> None:
     """Some begin, some continue; one ends early and one takes free steps."""
     rows = make_rows()
     plans = [
@@ -178,7 +180,7 @@ def test_free_steps_act_only_at_the_end(free: int) -> None:
     rows = make_rows()
     chosen = plan(free_steps=free, bias=True)
     (whole,), (without,) = fit([chosen], rows), fit([replace(chosen, free_steps=0)], rows)
-    assert_same(in_legs(chosen, [6, 6], rows), whole)
+    assert_same(in_segments(chosen, [6, 6], rows), whole)
     assert not torch.allclose(whole.weights, without.weights)
     assert whole.velocity is not None and without.velocity is not None
     torch.testing.assert_close(whole.velocity, without.velocity)  # free steps are no part of it

@@ -53,13 +53,13 @@ def fitted() -> DPLinearClassifier:
 
 
 @pytest.fixture
-def one_leg(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fits on few rows, entries in the ledger are most of the time, and each leg makes four."""
-    monkeypatch.setattr("dptune.study.recipe.LEGS", 1)
+def one_segment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of fits on few rows, entries in the ledger take most of the time; each segment makes four."""
+    monkeypatch.setattr("dptune.study.recipe.SEGMENTS", 1)
 
 
 @pytest.fixture
-def few_payments(one_leg: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def few_payments(one_segment: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """And so does each trial."""
     monkeypatch.setattr("dptune.study.study.LinearScaling", UnitNoise)
 
@@ -134,7 +134,7 @@ def test_a_pickle_holds_no_rows() -> None:
     assert len(pickle.dumps(fitted)) < len(small) + more + 4000 < features.nbytes / 10
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 @pytest.mark.parametrize("classes", [2, 3])
 # The few are neither centred nor whitened; lengths are known only of many.
 @pytest.mark.parametrize("count", [60, 500, 20_000])
@@ -163,7 +163,7 @@ def test_coefficients_act_on_prepared_rows(count: int, classes: int) -> None:
     np.testing.assert_allclose(decision, expected, atol=1e-4 * np.abs(expected).max())
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_what_ranges_may_cost_can_be_named() -> None:
     features, labels = easy_rows(2000)
     for share in (0.0, 0.125):
@@ -174,7 +174,7 @@ def test_what_ranges_may_cost_can_be_named() -> None:
         DPLinearClassifier(range_share=1e-5).fit(features, labels)
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 @pytest.mark.parametrize("state", [None, np.random.RandomState(3), np.int64(5)])
 def test_any_random_state_of_scikit_learn_will_do(state: Any) -> None:
     model = clone(DPLinearClassifier(random_state=state)).fit(*easy_rows(100))
@@ -272,7 +272,7 @@ def other_rows(seed: int, count: int = 300) -> tuple[NDArray[np.float64], NDArra
     return rng.normal(size=(count, 5)), np.arange(count) % 2
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_a_fit_that_shares_rows_with_earlier_ones_says_what_all_cost_together() -> None:
     features, labels = other_rows(0)
     first = DPLinearClassifier(epsilon=1.0).fit(features[:200], labels[:200])
@@ -290,14 +290,14 @@ def test_a_fit_that_shares_rows_with_earlier_ones_says_what_all_cost_together() 
     assert "that earlier fits in this process share rows" in second.guarantee_.public_facts
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_a_grid_search_says_what_its_folds_cost_with_its_last_fit() -> None:
     grid = GridSearchCV(DPLinearClassifier(), {"delta": [1e-5]}, cv=2)
     grid.fit(*other_rows(2))
     assert "also in 2 earlier fits in this process" in together(grid.best_estimator_)
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_a_fit_that_fails_costs_later_ones_nothing() -> None:
     rows = other_rows(3)
     with pytest.raises(InvalidInput):
@@ -305,7 +305,7 @@ def test_a_fit_that_fails_costs_later_ones_nothing() -> None:
     assert together(DPLinearClassifier().fit(*rows)) == ""
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_so_many_fits_that_nothing_is_promised_are_said_to_promise_nothing() -> None:
     promise = DPLinearClassifier().fit(*other_rows(4)).guarantee_
     for price in (Price(1e9), Price(0.1, slack=1e-5)):
@@ -358,7 +358,7 @@ def test_rows_scaled_by_numbers_from_elsewhere_pass() -> None:
         assert own_scale(np.asarray(honest)) == ""
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_public_scaling_is_declared_and_named_in_the_guarantee() -> None:
     features, labels = other_rows(9)
     model = DPLinearClassifier(public_scaling=True)
@@ -424,7 +424,7 @@ def patients(count: int = 400) -> tuple[pd.DataFrame, NDArray[Any]]:
     return frame, np.where(age / 50 + red > 1.5, "sick", "healthy")
 
 
-@pytest.mark.usefixtures("one_leg", "same_noise")
+@pytest.mark.usefixtures("one_segment", "same_noise")
 def test_declared_columns_of_any_frame() -> None:
     pl = pytest.importorskip("polars")
     frame, labels = patients()
@@ -470,7 +470,7 @@ def test_values_are_learned_from_declared_columns_and_exported_too() -> None:
     np.testing.assert_allclose(exported.predict(frame), model.predict(frame), atol=1e-4)
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_frames_of_numbers_need_no_declaration() -> None:
     pl = pytest.importorskip("polars")
     features, labels = easy_rows(100, classes=2)
@@ -483,7 +483,7 @@ def test_frames_of_numbers_need_no_declaration() -> None:
         np.testing.assert_array_equal(model.predict_proba(same), wanted)
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_sparse_rows_are_learned_as_dense_ones() -> None:
     features, labels = easy_rows(500, classes=2)
     features[np.abs(features) < 0.5] = 0
@@ -497,7 +497,7 @@ def test_sparse_rows_are_learned_as_dense_ones() -> None:
     )
 
 
-@pytest.mark.usefixtures("one_leg", "same_noise")
+@pytest.mark.usefixtures("one_segment", "same_noise")
 def test_options_reach_the_study() -> None:
     features, labels = easy_rows(300, classes=2)
     ranges = [(-4.0, 4.0)] * 8
@@ -516,7 +516,7 @@ def test_options_reach_the_study() -> None:
     np.testing.assert_allclose(prepared[:, 0], model.decision_function(features), atol=1e-4)
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_ranges_of_an_array_can_be_paid_for() -> None:
     features, labels = easy_rows(300, classes=2)
     model = DPLinearClassifier(ranges="paid", **QUICK).fit(features, labels)
@@ -531,7 +531,7 @@ def test_ranges_of_an_array_can_be_paid_for() -> None:
     )
 
 
-@pytest.mark.usefixtures("one_leg")
+@pytest.mark.usefixtures("one_segment")
 def test_weights_of_classes_are_declared_or_balanced() -> None:
     features, labels = easy_rows(300, classes=2)
     model = DPLinearClassifier(class_weight={1: 4, 0: 2.0}, **QUICK).fit(features, labels)

@@ -190,8 +190,8 @@ class TestEveryStore:
         pay(ledger)
         rest = accounting.calibrate_full_batch(mu=ledger.remaining().mu, steps=64)
         receipt = pay(ledger, rest, "final run")
-        legs = FullBatchRun(steps=16, noise_multiplier=rest.noise_multiplier / 2)
-        ledger.exchange(receipt, legs)
+        segments = FullBatchRun(steps=16, noise_multiplier=rest.noise_multiplier / 2)
+        ledger.exchange(receipt, segments)
         assert ledger.state().spent_epsilon == pytest.approx(1.0, rel=1e-9)
 
     def test_changing_the_budget_is_an_entry_with_a_reason(self, address: str) -> None:
@@ -359,7 +359,7 @@ def test_the_screen_shows_every_state(ledger: Ledger, capsys: pytest.CaptureFixt
 def test_started_payment_of_finished_study_counts_as_interrupted(
     ledger: Ledger, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    planned = [(f"leg {number}", SMALL) for number in (1, 2, 3)]
+    planned = [(f"segment {number}", SMALL) for number in (1, 2, 3)]
     lost, next_one, last = ledger.reserve_all(planned, fingerprint=ROWS, study="a-study")
     by_hand = pay(ledger)
     for receipt in (lost, next_one, by_hand):

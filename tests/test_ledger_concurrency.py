@@ -22,7 +22,7 @@ from dptune.privacy import FullBatchRun
 from support.ledgers import ROWS, new_ledger
 
 PROCESSES = 16
-LEGS = 8
+SEGMENTS = 8
 FITS = 100  # how many payments the budget holds
 EVENT = FullBatchRun(steps=1, noise_multiplier=100.0)
 
@@ -51,9 +51,9 @@ def create(address: str, start: float, results: "object") -> None:
 
 
 def start_all(address: str, start: float, results: "object") -> None:
-    """Try to start every leg; say which ones are ours."""
+    """Try to start every segment; say which ones are ours."""
     ledger = Ledger.open(address)
-    receipts = [ledger.receipt(1 + leg) for leg in range(LEGS)]
+    receipts = [ledger.receipt(1 + segment) for segment in range(SEGMENTS)]
     time.sleep(max(0.0, start - time.time()))
     started = []
     for receipt in receipts:
@@ -67,9 +67,9 @@ def start_all(address: str, start: float, results: "object") -> None:
 
 
 def exchange_and_grab(address: str, start: float, results: "object") -> None:
-    """Try to exchange every leg, and to get something for nothing in between."""
+    """Try to exchange every segment, and to get something for nothing in between."""
     ledger = Ledger.open(address)
-    receipts = [ledger.receipt(1 + leg) for leg in range(LEGS)]
+    receipts = [ledger.receipt(1 + segment) for segment in range(SEGMENTS)]
     time.sleep(max(0.0, start - time.time()))
     exchanged, grabbed = 0, 0
     for receipt in receipts:
@@ -134,7 +134,9 @@ def test_nobody_creates_beside_another(
 
 def test_a_payment_is_started_by_one_process_only(address: str) -> None:
     ledger = new_ledger(address, Budget(1.0, 1e-5))
-    payments = [ledger.reserve(EVENT, purpose="leg", fingerprint=ROWS).payment for _ in range(LEGS)]
+    payments = [
+        ledger.reserve(EVENT, purpose="segment", fingerprint=ROWS).payment for _ in range(SEGMENTS)
+    ]
     outcomes = run_together(start_all, address)
     started = [payment for outcome in outcomes for payment in outcome]  # type: ignore[attr-defined]
     assert sorted(started) == payments
@@ -144,16 +146,16 @@ def test_a_payment_is_started_by_one_process_only(address: str) -> None:
 def test_exchange_frees_no_budget_for_other_processes(address: str) -> None:
     """The budget is full, so there would be something only between a payment and the next."""
     price = accounting.price(EVENT).mu_squared
-    epsilon = gdp.epsilon_from_mu(math.sqrt(price * (LEGS + 0.5)), 1e-5)
+    epsilon = gdp.epsilon_from_mu(math.sqrt(price * (SEGMENTS + 0.5)), 1e-5)
     ledger = new_ledger(address, Budget(epsilon, 1e-5))
-    for _ in range(LEGS):
-        ledger.reserve(EVENT, purpose="leg", fingerprint=ROWS)
+    for _ in range(SEGMENTS):
+        ledger.reserve(EVENT, purpose="segment", fingerprint=ROWS)
     outcomes = run_together(exchange_and_grab, address)
     exchanged, grabbed = (sum(numbers) for numbers in zip(*outcomes, strict=True))  # type: ignore[call-overload]
-    assert (exchanged, grabbed) == (LEGS, 0)
+    assert (exchanged, grabbed) == (SEGMENTS, 0)
     state = ledger.state()
-    assert [p.state for p in state.payments] == ["exchanged"] * LEGS + ["reserved"] * LEGS
-    assert state.spent.mu_squared == math.fsum([price] * LEGS)
+    assert [p.state for p in state.payments] == ["exchanged"] * SEGMENTS + ["reserved"] * SEGMENTS
+    assert state.spent.mu_squared == math.fsum([price] * SEGMENTS)
 
 
 def test_two_names_of_one_file_are_one_ledger(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_nothing_granted_is_lost_in_kills_at_random_moments(tmp_path: Path) -> N
     Ledger.open(address).reserve(TINY, purpose="life goes on", fingerprint=ROWS)
 
 
-def run_legs(address: str, touched: Path) -> None:
+def run_segments(address: str, touched: Path) -> None:
     """Take every payment that nobody started: start it, touch the rows, commit."""
     ledger = Ledger.open(address)
     for payment in ledger.state().payments:
@@ -106,13 +106,15 @@ def run_legs(address: str, touched: Path) -> None:
 
 
 def test_resume_never_reads_rows_twice_for_one_payment(tmp_path: Path) -> None:
-    """All legs are paid up front; processes die in them, and the next goes on from the ledger."""
+    """All segments are paid up front; processes die in them, the next goes on from the ledger."""
     address, touched = str(tmp_path / "ledger.db"), tmp_path / "touched"
     ledger = new_ledger(address, Budget(8.0, 1e-5))
-    legs = [ledger.reserve(TINY, purpose="leg", fingerprint=ROWS).payment for _ in range(20)]
+    segments = [
+        ledger.reserve(TINY, purpose="segment", fingerprint=ROWS).payment for _ in range(20)
+    ]
     rng, kills = random.Random(20240101), 0
     while any(payment.state == "reserved" for payment in ledger.state().payments):
-        pid = fork(lambda: run_legs(address, touched))
+        pid = fork(lambda: run_segments(address, touched))
         time.sleep(rng.uniform(0.03, 0.15) + kills / 1000)  # a slow machine gets there, too
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -121,9 +123,9 @@ def test_resume_never_reads_rows_twice_for_one_payment(tmp_path: Path) -> None:
     numbers = [int(line) for line in touched.read_text().split()]
     assert len(set(numbers)) == len(numbers)
     committed = {number for number, state in states.items() if state == "committed"}
-    assert committed <= set(numbers) <= set(legs)
+    assert committed <= set(numbers) <= set(segments)
     assert set(states.values()) <= {"started", "committed"}
-    assert len(legs) - len(committed) <= kills  # a death costs one leg
+    assert len(segments) - len(committed) <= kills  # a death costs one segment
 
 
 def at_each_line(do: Callable[[int], object]) -> None:

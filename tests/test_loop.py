@@ -35,9 +35,9 @@ class Desk:
         self,
         fit: Callable[[Trial], Trial] = lambda trial: trial,
         score: Callable[[Trial], Trial] = lambda trial: trial.with_score(trial.number / 10, 0.01),
-        leg: Callable[[int], bool] = lambda number: True,
+        segment: Callable[[int], bool] = lambda number: True,
     ) -> None:
-        self.fit, self.score, self.leg = fit, score, leg
+        self.fit, self.score, self.segment = fit, score, segment
         self.asked: list[loop.Request] = []
 
     def answer(self, requests: Sequence[loop.Request]) -> Sequence[Any]:
@@ -53,8 +53,8 @@ class Desk:
                 return [self.fit(trial) for trial in request.trials]
             case loop.Compare():
                 return [self.score(trial) for trial in request.trials]
-            case loop.Leg():
-                return self.leg(request.number)
+            case loop.Segment():
+                return self.segment(request.number)
             case loop.Check():
                 return loop.Counted((250.0,))
 
@@ -68,16 +68,16 @@ def test_it_asks_for_what_is_paid_for_in_the_order_of_the_payments() -> None:
     planned, desk = outline(LinearScaling()), Desk()
     result = run(planned, desk)
     kinds = [type(request).__name__ for request in desk.asked]
-    assert kinds == ["Count", "Fit", "Compare", *["Leg"] * planned.legs, "Check"]
+    assert kinds == ["Count", "Fit", "Compare", *["Segment"] * planned.segments, "Check"]
     assert result.counted == loop.Counted((250.0,))
     events = [t.plan.event for r in desk.asked if isinstance(r, loop.Fit) for t in r.trials]
-    events += [r.plan.event for r in desk.asked if isinstance(r, loop.Leg)]
+    events += [r.plan.event for r in desk.asked if isinstance(r, loop.Segment)]
     reserved = [event for label, event in planned.payments if label not in _BESIDES]
     assert len(events) == len(reserved)
     for event, held in zip(events, reserved, strict=True):
         assert planned.price_of(event).mu_squared <= planned.price_of(held).mu_squared
     assert not result.is_trial and result.final.plan.steps == sum(
-        r.plan.steps for r in desk.asked if isinstance(r, loop.Leg)
+        r.plan.steps for r in desk.asked if isinstance(r, loop.Segment)
     )
     assert [trial.score for trial in result.trials] == [0.1, 0.2, 0.3]
 
@@ -103,15 +103,15 @@ def test_a_single_survivor_has_nothing_to_be_compared_with() -> None:
     assert not any(isinstance(request, loop.Compare) for request in desk.asked)
 
 
-def test_legs_that_are_lost_are_said_and_all_lost_gives_the_best_trial() -> None:
+def test_segments_that_are_lost_are_said_and_all_lost_gives_the_best_trial() -> None:
     planned = outline(LinearScaling())
-    result = run(planned, Desk(leg=lambda number: number not in (2, 3)))
+    result = run(planned, Desk(segment=lambda number: number not in (2, 3)))
     assert any("2 of 5" in note for note in result.final.notes)
     assert result.final.mu**2 == pytest.approx(0.6 * planned.schedule.final.mu_squared)
-    lost = run(planned, Desk(leg=lambda number: False))
+    lost = run(planned, Desk(segment=lambda number: False))
     assert lost.is_trial and lost.final.number == 3
     assert "lost as a whole" in lost.final.notes[-1]
-    nothing = Desk(fit=lambda trial: replace(trial, lost=True), leg=lambda number: False)
+    nothing = Desk(fit=lambda trial: replace(trial, lost=True), segment=lambda number: False)
     with pytest.raises(FolderProblem, match="no model"):
         run(planned, nothing)
 
@@ -120,7 +120,7 @@ def test_the_best_of_the_final_runs_is_taken() -> None:
     desk = Desk(score=lambda trial: trial.with_score(-abs(trial.number - 2), 0.01))
     result = run(outline(RandomSearch(trials=4)), desk)
     assert result.is_trial and result.final.number == 2
-    assert not any(isinstance(request, loop.Leg) for request in desk.asked)
+    assert not any(isinstance(request, loop.Segment) for request in desk.asked)
 
 
 def test_trials_that_are_scored_on_held_out_rows_are_planned_for_the_others() -> None:
@@ -139,10 +139,10 @@ def test_searches_in_lockstep_are_what_each_is_alone() -> None:
 
 @pytest.mark.parametrize("averaging", ["none", "swa"])
 @given(steps=st.integers(5, 300))
-def test_legs_take_all_steps_and_the_mean_of_the_last_half(averaging: str, steps: int) -> None:
+def test_segments_take_all_steps_and_the_mean_of_the_last_half(averaging: str, steps: int) -> None:
     planned = outline(LinearScaling())
     planned = replace(planned, config=replace(planned.config, recipe={"averaging": averaging}))
-    plans = planned.leg_plans(Setting(1.0, steps))
+    plans = planned.segment_plans(Setting(1.0, steps))
     assert len(plans) == 5 and sum(plan.steps for plan in plans) == steps
     if averaging == "none":
         assert {plan.tail for plan in plans} == {None}

@@ -55,10 +55,10 @@ def fitted() -> DPLinearRegressor:
 
 @pytest.fixture
 def few_payments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fits on few rows, entries in the ledger are most of the time, and each leg makes four, as
-    each trial of a search does."""
+    """Of fits on few rows, entries in the ledger are most of the time, and each segment makes four,
+    as each trial of a search does."""
     monkeypatch.setattr("dptune.study.study.LinearScaling", UnitNoise)
-    monkeypatch.setattr("dptune.study.recipe.LEGS", 1)
+    monkeypatch.setattr("dptune.study.recipe.SEGMENTS", 1)
 
 
 # The estimator
@@ -289,9 +289,9 @@ def test_sums_become_errors_in_units_of_the_target(monkeypatch: pytest.MonkeyPat
         ({}, BETTER, "better than always answering the mean: its root mean squared error"),
         ({"squared_error": 0.198}, NO_BETTER_VALUES, "is no better than always answering the mean"),
         ({"squared_error": 0.35}, NO_BETTER_VALUES, "beside 44.72 of always answering 130"),
-        ({"error": 0.05}, UNKNOWN, "cannot be told at this budget"),
+        ({"error": 0.05}, UNKNOWN, "inconclusive at this budget"),
         ({"error": 0.5}, UNKNOWN, "the noise is larger than what all rows could be off by"),
-        ({"squared_error": 0.15, "by_heart": 0.06}, UNKNOWN, "cannot be told"),
+        ({"squared_error": 0.15, "memorised": 0.06}, UNKNOWN, "inconclusive"),
         ({"squared_error": -0.0001}, BETTER, "rows is at most 5.385, beside"),
     ],
 )

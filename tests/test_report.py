@@ -394,8 +394,8 @@ def test_elsewhere_progress_is_one_line_a_stage(
     assert re.fullmatch(r"done \(100\.0 % of the budget is used, after \d+ s\)", lines[-1])
 
 
-def legs(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
-    """What is said when the legs of a final run begin at these moments."""
+def segments(search: Any, seconds: list[float], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What is said when the segments of a final run begin at these moments."""
     now = [0.0]
     with progress_view.live_view(search, lambda: now[0]) as watch:
         for number, at in enumerate(seconds, start=2):
@@ -416,7 +416,7 @@ class FakeProgress:
 
 
 def test_lines_tell_how_long_it_took_and_will_take(capsys: pytest.CaptureFixture[str]) -> None:
-    begun, second, third = legs(LinearScaling(), [100, 190, 250], capsys)
+    begun, second, third = segments(LinearScaling(), [100, 190, 250], capsys)
     used = "50.0 % of the budget is used"
     assert begun == f"final run: segment 2 of 5 ({used}, after 1 min 40 s)"
     assert second == f"final run: segment 3 of 5 ({used}, after 3 min 10 s, about 4 min 30 s left)"
@@ -447,7 +447,7 @@ def test_a_run_that_tells_its_steps_tells_how_long_they_will_take(
 
 
 def test_the_clock_of_a_sealed_search_stays_secret(capsys: pytest.CaptureFixture[str]) -> None:
-    for line in legs(PrivateSelection(), [100, 190, 250], capsys):
+    for line in segments(PrivateSelection(), [100, 190, 250], capsys):
         assert line.endswith("(50.0 % of the budget is used)")
 
 

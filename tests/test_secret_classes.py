@@ -121,7 +121,7 @@ def test_plan_is_the_same_whatever_the_names_are() -> None:
         shown.append((planned.payments, promise))
         assert data.outputs == CLASSES_UNTIL_BOUGHT
     assert shown[0] == shown[1] == shown[2]
-    caveat = f"planned as for {CLASSES_UNTIL_BOUGHT} classes, until their names are bought"
+    caveat = f"planned as for {CLASSES_UNTIL_BOUGHT} classes, until their names are estimated"
     assert caveat in shown[0][1].caveats
 
 

@@ -220,7 +220,7 @@ def test_sampled_runs_have_their_failure_probability_accounted(tmp_path: Path) -
     result = study(tmp_path / "run", recipe={"sampling_rate": 0.3})
     state = Ledger.open(str(tmp_path / "run" / "ledger.db")).state()
     runs = [p for p in state.counted if isinstance(p.event, SampledRun)]
-    assert len(runs) == 4  # three trials and a final run in one leg
+    assert len(runs) == 4  # three trials and a final run in one segment
     slack = math.fsum(payment.price.slack for payment in runs)
     assert slack == pytest.approx(4 * 1e-3 * BUDGET.delta)
     assert result.guarantee.slack == slack
@@ -276,7 +276,7 @@ def test_an_earlier_search_serves_another_final_run(tmp_path: Path, spied: Spied
     first = study(tmp_path / "first", data, ledger=address)
     spied.runs.clear()
     second = study(tmp_path / "second", data, ledger=address, reuse=tmp_path / "first")
-    assert len(spied.runs) == 5  # the legs of a final run, no trial
+    assert len(spied.runs) == 5  # the segments of a final run, no trial
     assert second.trials == first.trials and second.census == first.census
     state = Ledger.open(address).state()
     search = [p for p in state.counted if "final" not in p.purpose][:5]
@@ -290,7 +290,7 @@ def test_an_earlier_search_serves_another_final_run(tmp_path: Path, spied: Spied
     assert mus and math.hypot(*map(float, mus.groups())) == pytest.approx(
         second.guarantee.mu, rel=1e-3
     )
-    # The first final run's legs, and its check.
+    # The first final run's segments, and its check.
     assert "6 other payments" in " ".join(second.guarantee.caveats)
     alone = "only studies that share a ledger are counted together"
     assert alone not in " ".join(second.guarantee.caveats)
@@ -599,7 +599,7 @@ def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("lost", "averaged"),
-    [  # of 20 steps in legs of 4, the last 10
+    [  # of 20 steps in segments of 4, the last 10
         ((), 10),
         ((1,), 10),
         ((3,), 8),  # in which the last half begins
@@ -609,7 +609,7 @@ def test_a_damaged_model_file_is_named(tmp_path: Path) -> None:
         ((3, 4, 5), 0),  # the run ends before: its last weights
     ],
 )
-def test_the_mean_of_the_last_half_is_of_what_legs_were_not_cut_off(
+def test_the_mean_of_the_last_half_is_of_what_segments_were_not_cut_off(
     lost: tuple[int, ...], averaged: int, tmp_path: Path
 ) -> None:
     out, data = tmp_path / "run", make_data()
@@ -630,7 +630,7 @@ def test_the_mean_of_the_last_half_is_of_what_legs_were_not_cut_off(
     assert torch.equal(model.weights, model.last) == (averaged == 0)
 
 
-def test_legs_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Path) -> None:
+def test_segments_that_were_cut_off_are_told_even_after_several_crashes(tmp_path: Path) -> None:
     out, data = tmp_path / "run", make_data()
     stop_after(out, data, "final run: segment 2")
 

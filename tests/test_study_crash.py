@@ -317,9 +317,9 @@ def test_a_copy_of_a_run_folder_runs_nothing_that_the_ledger_says_was_begun(
     assert server.run(out, journal) == 0
     assert server.run(copy, journal) == 0
     runs = journal_of(journal)
-    assert set(runs.values()) == {1} and len(runs) == 2  # legs 4 and 5, by the first to resume
+    assert set(runs.values()) == {1} and len(runs) == 2  # segments 4 and 5, by the first to resume
     assert_nothing_moved_twice(address)
-    # The copy has leg 1, says what it lacks, and promises for everything that was paid.
+    # The copy has segment 1, says what it lacks, and promises for everything that was paid.
     copied, kept = load(copy), load(out)
     assert "interrupted after payment: 4 of 5" in " ".join(copied.guarantee.caveats)
     assert copied.guarantee.epsilon == kept.guarantee.epsilon <= BUDGET.epsilon

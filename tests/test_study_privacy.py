@@ -274,11 +274,11 @@ def test_prices_fit_the_budget_and_every_setting_fits_its_price(
     assert paid.mu_squared <= config.budget.mu_squared()
     assert paid.mu_squared > 0.99 * config.budget.mu_squared() or method != "unit-noise"
     setting = Setting(0.1, data.draw(st.integers(*steps)))
-    legs = planned.leg_plans(setting) if planned.schedule.final.trials == 1 else []
-    for number, plan in enumerate(legs, start=1):
+    segments = planned.segment_plans(setting) if planned.schedule.final.trials == 1 else []
+    for number, plan in enumerate(segments, start=1):
         run = accounting.price(plan.event).mu_squared
         assert run <= prices[f"final run, leg {number}"].mu_squared <= run * (1 + 1e-9)
-    assert sum(plan.steps for plan in legs) == (setting.steps if legs else 0)
+    assert sum(plan.steps for plan in segments) == (setting.steps if segments else 0)
     for sweep, trials in planned.sweeps():
         event = planned.plan(setting, sweep).event
         if not planned.holds_out:
@@ -287,7 +287,7 @@ def test_prices_fit_the_budget_and_every_setting_fits_its_price(
 
 def test_free_steps_read_no_rows_and_only_the_last_leg_takes_them() -> None:
     planned = outline(make_data(), make_config(recipe={"free_steps": 3}))
-    plans = planned.leg_plans(Setting(0.1, 13))
+    plans = planned.segment_plans(Setting(0.1, 13))
     assert [plan.free_steps for plan in plans] == [0, 0, 0, 0, 3]
     assert sum(plan.steps for plan in plans) == 13
 
@@ -295,8 +295,8 @@ def test_free_steps_read_no_rows_and_only_the_last_leg_takes_them() -> None:
 @pytest.mark.parametrize(
     "recipe", [{"optimizer": "adam"}, {"averaging": "ema"}, {"schedule": "cosine"}]
 )
-def test_what_cannot_be_continued_is_paid_in_one_leg(recipe: dict[str, Any]) -> None:
-    assert outline(make_data(), make_config(recipe=recipe)).legs == 1
+def test_what_cannot_be_continued_is_paid_in_one_segment(recipe: dict[str, Any]) -> None:
+    assert outline(make_data(), make_config(recipe=recipe)).segments == 1
 
 
 def test_one_row_is_in_one_cell_of_each_histogram() -> None:

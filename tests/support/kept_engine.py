@@ -18,7 +18,7 @@ from dptune.plan import TrainPlan
 
 @dataclass(frozen=True)
 class KeptModel(Network):
-    """With the number of all noisy steps that are in it, those of earlier legs included."""
+    """With the number of all noisy steps that are in it, those of earlier segments included."""
 
     steps: Tensor
 

@@ -116,7 +116,7 @@ def _one_by_one(
 
 def prepared(task: Task, outline: Outline) -> tuple[Task, Outline]:
     """The rows of one repeat, prepared with noise of its own, and what its study knows then: just
-    those of the task where nothing is bought to prepare them."""
+    those of the task where no statistic prepares them."""
     if not outline.preparing:
         return task, outline
     train, test = task.given
@@ -176,8 +176,8 @@ class _Desk:
                 return self._fit(requests)
             case loop.Compare():
                 return [self._compare(*pair) for pair in zip(requests, self.trials, strict=True)]
-            case loop.Leg():
-                return self._leg(requests)
+            case loop.Segment():
+                return self._segment(requests)
             case loop.Check():  # paid for as in a study; test rows say more
                 return [None] * len(requests)
 
@@ -206,14 +206,18 @@ class _Desk:
         pairs = zip(request.trials, values, strict=True)
         return [trial.with_score(value, noise) for trial, value in pairs]
 
-    def _leg(self, requests: Sequence[loop.Request]) -> Sequence[loop.Answer]:
-        legs = [request for request in requests if isinstance(request, loop.Leg)]
-        self.tell(f"final run, segment {legs[0].number} of {legs[0].legs}")
-        last = legs[0].number == legs[0].legs
+    def _segment(self, requests: Sequence[loop.Request]) -> Sequence[loop.Answer]:
+        segments = [request for request in requests if isinstance(request, loop.Segment)]
+        self.tell(f"final run, segment {segments[0].number} of {segments[0].segments}")
+        last = segments[0].number == segments[0].segments
         self.finals = fit(
-            self.engine, self.task, [leg.plan for leg in legs], self.finals, continued=not last
+            self.engine,
+            self.task,
+            [segment.plan for segment in segments],
+            self.finals,
+            continued=not last,
         )
-        return [True] * len(legs)
+        return [True] * len(segments)
 
 
 def _sealed(task: Task, outlines: Sequence[Outline], tell: Report) -> list[Ended]:

@@ -68,7 +68,7 @@ class Outcome(Runs):
 
 def error_reduction(own: Runs, random: Runs | None, oracle: Runs | None) -> float | None:
     """RERR = 100 * (own - random) / (oracle - random): how much of the gap between a setting drawn
-    at random and the best one known for free is closed; None where there is no gap to close."""
+    at random and the best one known at no cost is closed; None where there is no gap to close."""
     if random is None or oracle is None or oracle.mean <= random.mean:
         return None
     return 100 * (own.mean - random.mean) / (oracle.mean - random.mean)

@@ -16,7 +16,7 @@ from dptune.plain_data import read_json
 
 @dataclass(frozen=True, eq=False, repr=False)  # no repr: a fingerprint is private
 class Origin:
-    """What whoever reads rows from elsewhere knows of them.
+    """What a reader of rows from elsewhere knows of them.
 
     fingerprint: what a ledger knows the rows by. Default: the digest of all values.
     made_by: which public backbone or tokenizer made the rows: its "name", and whatever else finds

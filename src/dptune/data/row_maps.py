@@ -161,7 +161,7 @@ class Multiply:
     """Rows of length 1 at most times a matrix that a private second moment gave.
 
     Both are rounded to whole numbers whose products add up exactly, so that a row becomes the same
-    in whatever order they are added, and whoever its neighbours in a table are.
+    in whatever order they are added, and whatever its neighbours in a table are.
     """
 
     matrix: Numbers

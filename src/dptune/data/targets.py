@@ -57,7 +57,7 @@ class Targets(ABC):
 
 
 class ClassTargets(Targets):
-    """The class of each row: declared, secret until its name is bought, or taken from the rows."""
+    """The class of each row: declared, secret until estimated, or taken from the rows."""
 
     loss = "softmax"
 

@@ -82,7 +82,7 @@ class Passes:
     """What torch's own generators draw while rows pass (dropout, augmentations), from 256 bits.
 
     It is as secret as the sample: what a row draws depends on which rows came before it, and
-    whoever knew all draws would see in those of the others whether it was there.
+    anyone who knew all draws would see in those of the others whether it was there.
     """
 
     key: int
@@ -105,7 +105,7 @@ class Passes:
 class Randomness:
     """The streams of one trial.
 
-    `noise_seed` is for research only: whoever knows it can subtract the noise, so nothing is
+    `noise_seed` is for research only: anyone who knows it can subtract the noise, so nothing is
     private. None, the default, asks the operating system.
     """
 

@@ -95,7 +95,7 @@ def must_be_exact() -> None:
     """Refuse products that round their operands, for which no bound was proven."""
     if not products_are_exact():
         raise InvalidInput(
-            "torch was told to round float32 products (TF32 or bfloat16), which would break the "
+            "torch was set to round float32 products (TF32 or bfloat16), which would break the "
             "bound on a row's contribution; restore the default, for example with "
             "torch.set_float32_matmul_precision('highest')."
         )

@@ -74,20 +74,20 @@ class Curves(Step):
         straight = {*found.get("two", ()), *encoding.undecided}
         names = [name for name in allowed.columns if name not in straight]
         encoding = encoding.with_curves(names, allowed.degree_over(len(names)))
-        bent = tuple(encoding.degrees)
+        curved = tuple(encoding.degrees)
         values = {
             "degree": max(encoding.degrees.values(), default=1),
-            "bent": bent,
+            "curved": curved,
             "columns": allowed.columns,
             "room": allowed.room,
         }
         result = "done"
         if RANGES in state.outcomes:
             lost = RANGES in state.lost
-            if not bent:
+            if not curved:
                 none = NONE if allowed.degree > 1 else NO_ROOM
                 result = NONE_LOST if lost else none
-            elif len(bent) < len(allowed.columns):
+            elif len(curved) < len(allowed.columns):
                 result = SOME
         else:
             values = dict(decision.planned.values)
@@ -142,7 +142,7 @@ def _taken_for_features(case: Case) -> Reason:
 
 
 def _must_be_possible(case: Case, ranges: RangesDecision, allowed: Allowance) -> None:
-    """Refuse a degree that somebody named where there can be no curves."""
+    """Refuse a degree that the user named where there can be no curves."""
     degree = case.options.curves if isinstance(case.options.curves, int) else 1
     if degree > 1 and not case.engine.linear_in_rows:
         raise InvalidInput(

@@ -94,10 +94,10 @@ class Ranges(Step):
             return replace(made, skipped=Reason("not for these rows"), also=also)
         count, share = len(made.columns), made.share
         event = NoisyRanks(columns=count, noise=case.noise_of_counts(count, share))
-        bent = allowance(case, made.columns, rough=made.rough).room > 0
-        dear = share > MOST_SHARE_UNASKED and not bent
+        curved = allowance(case, made.columns, rough=made.rough).room > 0
+        dear = share > MOST_SHARE_UNASKED and not curved
         planned = Reason("done", {"columns": made.columns})
-        if case.facts.as_given and not bent:
+        if case.facts.as_given and not curved:
             planned = replace(planned, key=DEAR_FOR_SCALES if dear else FOR_SCALES)
         # What was dear before there were coarse marks; runs of older versions go on with that.
         rough_ends = dear or marks_for(event.noise, case.rows) is COARSE
@@ -274,7 +274,7 @@ def _one_for_all(ranges: Mapping[str, Pair]) -> dict[str, Pair]:
 
 
 def _wider(pair: Pair) -> Pair:
-    """Rough ends would clip what is far out, and straight lines need none."""
+    """Rough ends would clip heavy tails, and straight lines need none."""
     low, high = pair
     more = (_WIDER - 1) / 2 * (high - low)
     return low - more, high + more

@@ -1,4 +1,4 @@
-"""What people are told of preparation, from what was decided and from what came of it."""
+"""Sentences about preparation, from its decisions and its outcomes."""
 
 from collections.abc import Iterable
 from typing import Any

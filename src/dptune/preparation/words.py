@@ -148,7 +148,7 @@ WORDS: dict[str, Words] = {
         results={
             "done": f"polynomial features of degree {{degree}} in {{columns}} {_FREE}",
             "some": (
-                "polynomial features of degree {degree} in {bent} of {columns}; the others have "
+                "polynomial features of degree {degree} in {curved} of {columns}; the others have "
                 f"only two values, or no range {_FREE}"
             ),
             "none": "no polynomial features: none of {columns} has more than two values",
@@ -250,8 +250,8 @@ def filled(template: str, values: Mapping[str, Any]) -> str:
     shown = dict(values)
     if "columns" in shown:
         shown["columns"] = columns_in_words(shown["columns"])
-    if "bent" in shown:
-        shown["bent"] = len(shown["bent"])
+    if "curved" in shown:
+        shown["curved"] = len(shown["curved"])
     if "share" in shown:
         shown["price"] = f"{100 * shown['share']:g} % of the budget"
     if "{why}" in template:

@@ -1,4 +1,4 @@
-"""What is told about a finished run: a picture, a model card.
+"""Reports on a finished run: a picture, a model card.
 
 Names load on first use: only pictures need matplotlib.
 """

@@ -15,10 +15,10 @@ BETTER = "better"
 NO_BETTER = f"no better {_TRIVIAL}"
 NO_BETTER_WEIGHTED = f"no better {_ONE_CLASS}"
 NO_BETTER_VALUES = f"no better {_CONSTANT}"
-UNKNOWN = "cannot be told at this budget"
+UNKNOWN = "inconclusive at this budget"
 _SURE = 3.0  # standard deviations: one model in 700 that is no better is called better
 _WORTH = 0.1  # of all there is to gain: a model that gains no more is no better
-_HEART = 0.25  # of it: what is gained by heart is no better up to here, and more is not known
+_MEMORISED = 0.25  # of it: what is memorised is no better up to here, and more is not known
 
 
 @dataclass(frozen=True)
@@ -26,14 +26,14 @@ class FinalCheck:
     """Shares of the training rows, both noisy: those that the final model gets right, and those of
     the most frequent class; with the standard deviation of the noise on each. Where rows are
     weighted by class, so are the shares, so that the second is what answering one class gets, and
-    `most_frequent` is the unweighted share of the largest class; else None. `by_heart` is what a
+    `most_frequent` is the unweighted share of the largest class; else None. `memorised` is what a
     model may gain on the rows it was trained on though there is nothing to be learned."""
 
     accuracy: float
     error: float
     majority: float
     majority_error: float
-    by_heart: float = 0.0
+    memorised: float = 0.0
     most_frequent: float | None = None
 
     @property
@@ -41,7 +41,7 @@ class FinalCheck:
         """What of it is sure: better, no better, or neither."""
         gain, room = self.accuracy - self.majority, max(1 - self.majority, 0.0)
         no_better = NO_BETTER if self.most_frequent is None else NO_BETTER_WEIGHTED
-        return _verdict(gain, self._unsure, self.by_heart, room, no_better)
+        return _verdict(gain, self._unsure, self.memorised, room, no_better)
 
     @property
     def warns(self) -> bool:
@@ -56,9 +56,9 @@ class FinalCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        heart_decides = _heart_decides(self)
+        memory_decides = _memory_decides(self)
         than = _TRIVIAL if self.most_frequent is None else _ONE_CLASS
-        said = _said(self.verdict, than, heart_decides)
+        said = _said(self.verdict, than, memory_decides)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than the number of rows"
         right, beside = _percent(self.accuracy), _percent(self.majority)
@@ -69,12 +69,12 @@ class FinalCheck:
                 f"{_percent(self.most_frequent)} of the training rows are of the most frequent "
                 "class)"
             )
-        known = f"difference is known up to {100 * self._unsure:.1f} points"
-        if not heart_decides:
+        known = f"difference is known to within {100 * self._unsure:.1f} points"
+        if not memory_decides:
             return f"{said}: {shares}; their {known}"
         return (
-            f"{said}: {shares}; a model of so many weights may know up to "
-            f"{100 * self.by_heart:.1f} points of it by heart, and the {known}"
+            f"{said}: {shares}; a model of so many weights may have memorised "
+            f"up to {100 * self.memorised:.1f} points of it, and the {known}"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,14 +95,14 @@ class ErrorCheck:
     error: float
     middle: float
     half_range: float
-    by_heart: float = 0.0
+    memorised: float = 0.0
 
     @property
     def verdict(self) -> str:
         """What of it is sure: better, no better, or neither."""
         room = max(self.constant_error, 0.0)
         gain = self.constant_error - self.squared_error
-        return _verdict(gain, self._unsure, self.by_heart, room, NO_BETTER_VALUES)
+        return _verdict(gain, self._unsure, self.memorised, room, NO_BETTER_VALUES)
 
     @property
     def warns(self) -> bool:
@@ -122,8 +122,8 @@ class ErrorCheck:
     @property
     def in_words(self) -> str:
         """The verdict, and the numbers behind it."""
-        heart_decides = _heart_decides(self)
-        said = _said(self.verdict, _CONSTANT, heart_decides)
+        memory_decides = _memory_decides(self)
+        said = _said(self.verdict, _CONSTANT, memory_decides)
         if self._unsure >= 1:
             return f"{said}: the noise is larger than what all rows could be off by"
         sure = _SURE * self.error
@@ -145,25 +145,25 @@ class ErrorCheck:
         return {**asdict(self), "rmse": self.rmse, **words}
 
 
-def _verdict(gain: float, unsure: float, by_heart: float, room: float, no_better: str) -> str:
+def _verdict(gain: float, unsure: float, memorised: float, room: float, no_better: str) -> str:
     """Better, no better, or neither: from what a model gains, and how much there is to gain."""
-    if gain > unsure + by_heart:
+    if gain > unsure + memorised:
         return BETTER
-    worth = max(_WORTH * room, min(by_heart, _HEART * room))
+    worth = max(_WORTH * room, min(memorised, _MEMORISED * room))
     return no_better if gain + unsure <= worth else UNKNOWN
 
 
-def _heart_decides(check: FinalCheck | ErrorCheck) -> bool:
-    """Whether the verdict would be another if nothing could be learned by heart."""
-    return check.verdict != replace(check, by_heart=0.0).verdict
+def _memory_decides(check: FinalCheck | ErrorCheck) -> bool:
+    """Whether the verdict would be another if nothing could be memorised."""
+    return check.verdict != replace(check, memorised=0.0).verdict
 
 
-def _said(verdict: str, than: str, heart_decides: bool) -> str:
-    """A gain that may have been learned by heart may also be none of it."""
-    maybe = "may be" if heart_decides else "is"
+def _said(verdict: str, than: str, memory_decides: bool) -> str:
+    """A gain that may have been memorised may also be none of it."""
+    maybe = "may be" if memory_decides else "is"
     return {
         BETTER: f"the final model is better {than}",
-        UNKNOWN: f"whether the final model is better {than} {UNKNOWN}",
+        UNKNOWN: f"whether the final model is better {than} is {UNKNOWN}",
     }.get(verdict, f"the final model {maybe} {verdict}")
 
 
@@ -201,7 +201,7 @@ def final_check(
         majority_error=weight * census.noise / everything,
         # Of labels that are coins, each parameter fits about the root of the rows' share; and that
         # a row was trained on cannot show more often than its privacy allows.
-        by_heart=min(0.5 * math.sqrt(parameters / everything), gdp.delta_from_mu(mu, 0.0)),
+        memorised=min(0.5 * math.sqrt(parameters / everything), gdp.delta_from_mu(mu, 0.0)),
         most_frequent=largest / rows if weighing else None,
     )
 
@@ -225,5 +225,5 @@ def error_check(
         middle=low + (middle_of(total, rows) + 1) / 2 * (high - low),
         half_range=(high - low) / 2,
         # Least squares with so many weights fits that part of what is mere noise.
-        by_heart=max(constant_error, 0.0) * min(parameters / rows, 1.0),
+        memorised=max(constant_error, 0.0) * min(parameters / rows, 1.0),
     )

@@ -43,7 +43,7 @@ BALANCES = ("none", "classes")
 # What a recipe may fix; the rest of a plan is searched, or follows from the data and the budget.
 _NOT_OF_A_RECIPE = (
     *("rows", "steps", "learning_rate", "noise_multiplier"),
-    "tail",  # of a leg
+    "tail",  # of a segment
 )
 RECIPE = tuple(field.name for field in fields(TrainPlan) if field.name not in _NOT_OF_A_RECIPE)
 _SECTIONS = (

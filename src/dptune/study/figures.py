@@ -1,4 +1,4 @@
-"""Exact figures of the final model on test rows: accuracy; of texts also F1, exact match and
+"""Exact results of the final model on test rows: accuracy; of texts also F1, exact match and
 perplexity; of values their errors, in the target's own units, and R^2."""
 
 import math
@@ -19,8 +19,8 @@ from dptune.texts import metrics
 
 ACCURACY = "accuracy"
 PERPLEXITY, BEFORE = "perplexity", "perplexity before tuning"
-RMSE, MAE, R2 = "RMSE", "MAE", "R^2"  # as people are told, and by which results are stored
-# What is told of texts for each loss.
+RMSE, MAE, R2 = "RMSE", "MAE", "R^2"  # as they are shown, and by which results are stored
+# What is reported of texts for each loss.
 _OF_TEXTS = {
     "softmax": (ACCURACY, "F1"),
     "inside": (ACCURACY, "F1"),
@@ -30,14 +30,14 @@ _OF_TEXTS = {
 
 
 def figures_of(data: Data) -> tuple[str, ...]:
-    """What is told of such data, by name."""
+    """What is reported of such data, by name."""
     if data.facts.asks_inside or is_of_texts(data.made_by):
         return _OF_TEXTS[data.loss]
     return (ACCURACY,) if data.learns_classes else (RMSE, MAE, R2)
 
 
 def figures_in_words(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What test rows said, by name: exact, since they are nobody's secret."""
+    """What test rows said, by name: exact, since they are public."""
     accuracy = result["test_accuracy"]
     shares = {} if accuracy is None else {"accuracy": accuracy}
     shares |= result.get("test_figures", {})  # older runs have none

@@ -21,14 +21,14 @@ class KeptRuns:
     def trial(self, number: int, plan: TrainPlan) -> Checkpoint:
         return self._of(self.trial_file(number), f"trial {number}", plan, ())
 
-    def leg(self, number: int, plan: TrainPlan, done: Sequence[int]) -> Checkpoint:
-        """Of the final run, going on from the model of the legs that are `done`."""
-        return self._of(self.leg_file(number), f"segment {number} of the final run", plan, done)
+    def segment(self, number: int, plan: TrainPlan, done: Sequence[int]) -> Checkpoint:
+        """Of the final run, going on from the model of the segments that are `done`."""
+        return self._of(self.segment_file(number), f"segment {number} of the final run", plan, done)
 
     def trial_file(self, number: int) -> Path:
         return self.folder / "models" / f"trial-{number}.checkpoint"
 
-    def leg_file(self, number: int) -> Path:
+    def segment_file(self, number: int) -> Path:
         return self.folder / "models" / f"final-{number}.checkpoint"
 
     def died(self, keep: Checkpoint, plan: TrainPlan) -> FolderProblem:

@@ -1,7 +1,7 @@
 """The search of one study as a pure loop: suggest, plan, fit, score, and the final run.
 
 It decides everything and does nothing: whatever touches rows is a request that it yields, and
-whoever drives it answers. The runner answers for one study, with ledger and folder; the benchmarks
+its driver answers. The runner answers for one study, with ledger and folder; the benchmarks
 answer for many repeats at once, on public rows. So both run the same search.
 """
 
@@ -49,13 +49,13 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class Leg:
-    """Go on with the final run. Answer: whether this leg is in the model."""
+class Segment:
+    """Go on with the final run. Answer: whether this segment is in the model."""
 
     number: int  # from 1
-    legs: int
+    segments: int
     plan: TrainPlan
-    setting: Setting  # of all legs together
+    setting: Setting  # of all segments together
     history: tuple[Trial, ...]
     census: Census | None
 
@@ -70,7 +70,8 @@ class Counted:
 @dataclass(frozen=True)
 class Result:
     """What a search came to. `final` is the run whose model is released: one of `trials` where the
-    best of them is taken, else that of the legs, of which none may be left. `counted` checks it."""
+    best of them is taken, else that of the segments, of which none may be left. `counted` checks
+    it."""
 
     trials: tuple[Trial, ...]
     census: Census | None
@@ -88,7 +89,7 @@ class Check:
     result: Result
 
 
-Request = Count | Fit | Compare | Leg | Check
+Request = Count | Fit | Compare | Segment | Check
 Answer = Census | Sequence[Trial] | bool | Counted | None
 Loop = Generator[Request, Answer, Result]
 
@@ -147,7 +148,7 @@ def _last_stage(
     begun: Setting | None,
     models: bool,
 ) -> Loop:
-    """One run, leg by leg, or the trials of the last stage, of which the best is taken."""
+    """One run, segment by segment, or the trials of the last stage, of which the best is taken."""
     stage = outline.schedule.final
     if stage.trials > 1:
         chosen = best_of([trial for trial in trials if trial.stage == stage.name])
@@ -157,10 +158,10 @@ def _last_stage(
         (setting,) = outline.suggest(stage, trials, census)
         if trials and all(trial.score is None for trial in trials):
             setting = replace(setting, notes=(*setting.notes, UNSCORED))
-    plans = outline.leg_plans(setting, census)
+    plans = outline.segment_plans(setting, census)
     done = []
     for number, plan in enumerate(plans, start=1):
-        if (yield Leg(number, outline.legs, plan, setting, trials, census)):
+        if (yield Segment(number, outline.segments, plan, setting, trials, census)):
             done.append(plan)
     notes = list(setting.notes)
     if lost := len(plans) - len(done):

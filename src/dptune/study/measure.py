@@ -1,6 +1,6 @@
 """What is measured on private rows beside training: a census, and scores that compare models.
 
-Whoever calls must have paid for `event`.
+The caller must have paid for `event`.
 """
 
 import math

@@ -64,22 +64,22 @@ class ModelsOnDisk:
         self._write(_trial_file(trial.number), model, trial=json.dumps(trial.to_dict()))
 
     def final(self) -> tuple[Model | None, tuple[int, ...]]:
-        """The final run as far as it came, and the legs that are in it."""
+        """The final run as far as it came, and the segments that are in it."""
         stored = self.folder.read_tensors(_FINAL)
         if stored is None:
             return None, ()
         with self.folder.undamaged(_FINAL):
-            legs = tuple(map(int, read_json(stored[1]["legs"], "its legs")))
+            segments = tuple(map(int, read_json(stored[1]["legs"], "its segments")))
             model = self.engine.unpack(stored[0])
-        return model, legs
+        return model, segments
 
-    def write_final(self, model: Model, legs: tuple[int, ...], setting: Setting) -> None:
-        words = {"legs": json.dumps(legs), "setting": json.dumps(asdict(setting))}
+    def write_final(self, model: Model, segments: tuple[int, ...], setting: Setting) -> None:
+        words = {"legs": json.dumps(segments), "setting": json.dumps(asdict(setting))}
         self._write(_FINAL, model, **words)
 
     def begun_with(self) -> tuple[Setting | None, bool]:
-        """What the legs on disk were trained with, whatever would be chosen now, and whether that
-        is known: None where there are no legs, or where a version before 0.2 wrote them."""
+        """What the segments on disk were trained with, whatever would be chosen now, and whether
+        that is known: None without segments, or where a version before 0.2 wrote them."""
         stored = self.folder.read_tensors(_FINAL)
         if stored is None:
             return None, True

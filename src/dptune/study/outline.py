@@ -47,9 +47,9 @@ from dptune.study.recipe import (
     case_of,
     class_share_of,
     is_sampled,
-    legs_of,
     recipe_of,
     seen,
+    segments_of,
 )
 
 CHECK = "check of the final model"
@@ -66,7 +66,7 @@ class Outline:
     `curvature` is the largest eigenvalue of the second moment of the prepared rows, as far as it is
     known by now; for rows of unit length it is at most 1. `features` are how many a model sees of a
     row, once that is known: fewer than planned where columns turned out to have two values, over
-    which no curves are drawn. `classes`: how many there are, once their names are bought. No
+    which no curves are drawn. `classes`: how many there are, once their names are estimated. No
     payment depends on any of them.
     """
 
@@ -282,14 +282,14 @@ class Outline:
         return Schedule(None, (), stage, sealed)
 
     @cached_property
-    def legs(self) -> int:
+    def segments(self) -> int:
         """In how many parts the final run is paid."""
-        return legs_of(self.config, self.data)
+        return segments_of(self.config, self.data)
 
     @property
     def continues(self) -> bool:
-        """Whether the final run is run in several legs."""
-        return self.legs > 1 and self.schedule.final.trials == 1 and not self.schedule.sealed
+        """Whether the final run is run in several segments."""
+        return self.segments > 1 and self.schedule.final.trials == 1 and not self.schedule.sealed
 
     @property
     def held_out_every(self) -> int | None:
@@ -329,8 +329,8 @@ class Outline:
             if sweep.score:
                 listed.append((scores_label(sweep), sweep.score))
         if self.schedule.final.trials == 1:
-            leg = self._longest(self._leg)
-            listed += [(leg_label(number), leg) for number in range(1, self.legs + 1)]
+            segment = self._longest(self._segment)
+            listed += [(segment_label(number), segment) for number in range(1, self.segments + 1)]
         if self.schedule.check:
             listed.append((CHECK, self.schedule.check))
         return tuple(listed)
@@ -353,9 +353,9 @@ class Outline:
         return self._calibrated(setting, stage.mu_squared).event
 
     @cached_property
-    def _leg(self) -> Stage:
+    def _segment(self) -> Stage:
         final = self.schedule.final
-        return replace(final, mu_squared=final.mu_squared / self.legs)
+        return replace(final, mu_squared=final.mu_squared / self.segments)
 
     @cached_property
     def _final_noise(self) -> float:
@@ -434,16 +434,16 @@ class Outline:
     def _calibrated(self, setting: Setting, mu_squared: float) -> TrainPlan:
         return calibrated(draft(self.recipe, setting), mu_squared, self.slack)
 
-    def leg_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
-        """The final run cut into legs of equal price; only the last takes free steps. Where the
-        mean of its second half is released, legs take of that what lies in them."""
-        plans, legs = [], self.legs
-        for leg in range(legs):
-            start, end = (setting.steps * part // legs for part in (leg, leg + 1))
-            plan = self.plan(replace(setting, steps=end - start), self._leg, census=census)
+    def segment_plans(self, setting: Setting, census: Census | None = None) -> list[TrainPlan]:
+        """The final run cut into segments of equal price; only the last takes free steps. Where the
+        mean of its second half is released, segments take of that what lies in them."""
+        plans, segments = [], self.segments
+        for segment in range(segments):
+            start, end = (setting.steps * part // segments for part in (segment, segment + 1))
+            plan = self.plan(replace(setting, steps=end - start), self._segment, census=census)
             if plan.averaging == "swa":
                 plan = replace(plan, tail=max(0, end - max(start, setting.steps // 2)))
-            plans.append(plan if leg == legs - 1 else replace(plan, free_steps=0))
+            plans.append(plan if segment == segments - 1 else replace(plan, free_steps=0))
         return plans
 
     def situation(self, stage: Stage, history: Sequence[Trial], census: Census | None) -> Situation:
@@ -494,8 +494,8 @@ def trial_label(number: int) -> str:
     return f"trial {number}"
 
 
-def leg_label(leg: int) -> str:
-    return f"final run, leg {leg}"
+def segment_label(segment: int) -> str:
+    return f"final run, leg {segment}"
 
 
 def scores_label(sweep: Stage) -> str:
@@ -503,7 +503,7 @@ def scores_label(sweep: Stage) -> str:
 
 
 def is_final(label: str) -> bool:
-    """Whether a payment can only be for a leg of the final run, or for its check."""
+    """Whether a payment can only be for a segment of the final run, or for its check."""
     return label.startswith("final run, leg ") or label == CHECK
 
 

@@ -55,13 +55,13 @@ class Payments:
     def begin(self, label: str, event: Event) -> Receipt | None:
         """The receipt to open rows with, for exactly `event`, which may cost no more than was held.
 
-        None where somebody began it before: then it may have touched rows, and must not again.
+        None if it was begun before: then it may have touched rows, and must not again.
         """
         return self.begin_all({label: event}).get(label)
 
     def begin_all(self, wanted: Mapping[str, Event]) -> dict[str, Receipt]:
         """The same for several labels, all begun at once or none of them; without those that
-        somebody began before."""
+        were begun before."""
         while True:
             held = self._held(wanted)
             free = {label: event for label, event in wanted.items() if _is_free(held[label])}
@@ -71,7 +71,7 @@ class Payments:
             except InvalidInput:
                 if all(map(_is_free, self._held(free).values())):
                     raise  # too dear
-                continue  # somebody was quicker with one of them: look again
+                continue  # another process was quicker with one of them: look again
             return dict(zip(free, begun, strict=True))
 
     def in_state(self, state: str, labels: Iterable[str]) -> list[str]:
@@ -136,7 +136,7 @@ class Payments:
         if any(payment.label == label for payment in self.ledger.payments_of(self._study)):
             return (
                 f"{lacks} any more: it was given back. A copy of this folder was resumed and has "
-                "finished the study, or somebody voided the payment; go on with that copy, or "
+                "finished the study, or the payment was voided; go on with that copy, or "
                 "resume this one again."
             )
         return f"{lacks}: this is another ledger than the study began with."

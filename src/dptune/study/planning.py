@@ -67,8 +67,8 @@ def read_asked(folder: RunFolder) -> dict[str, Any]:
 
 
 def read_config(folder: RunFolder, *, own_code: bool = False) -> Config:
-    """What the run in `folder` was asked to do. Code that it names and that this process was not
-    given is refused, unless `own_code` asks for it."""
+    """What the run in `folder` was asked to do. Code that it names and that this process did
+    not get is refused, unless `own_code` asks for it."""
     name = folder.path / "run.toml"
     as_it_was = False
     try:
@@ -259,7 +259,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
         counted, scored = earlier.census is not None, True
     caveats = ("a plan: true of a study that is run exactly like this", *noise_notes(planned))
     if planned.class_names:
-        caveats += (f"planned as for {data.outputs} classes, until their names are bought",)
+        caveats += (f"planned as for {data.outputs} classes, until their names are estimated",)
     released = Released(
         preparation=None,
         classes=planned.class_names is not None,
@@ -273,7 +273,7 @@ def foresee(data: Data, config: Config) -> tuple[Outline, Guarantee]:
 
 
 def before_paying(data: Data, config: Config) -> tuple[str, ...]:
-    """What to say to whoever holds the rows while nothing is spent yet; refuses what its ledger
+    """Notes for the user while nothing is spent yet; refuses what its ledger
     cannot pay for."""
     planned = outline(data, decided(config, data.facts))
     if config.ledger:

@@ -19,7 +19,7 @@ from dptune.search.base import SearchMethod
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study.config import Config, usual_space
 
-LEGS = 5
+SEGMENTS = 5
 _FREE = "(no privacy cost)"
 
 
@@ -73,12 +73,12 @@ def is_sampled(recipe: TrainPlan, search: SearchMethod) -> bool:
     return rate is not None
 
 
-def legs_of(config: Config, facts: DataFacts) -> int:
+def segments_of(config: Config, facts: DataFacts) -> int:
     """In how many parts the final run is paid, so that a crash loses one of them."""
     recipe, search = recipe_of(config, facts), config.search
-    whole = is_sampled(recipe, search) or search.sealing  # each leg would fail by itself
+    whole = is_sampled(recipe, search) or search.sealing  # each segment would fail by itself
     continuable = config.engine.for_data(facts).can_continue(recipe) and not whole
-    return min(LEGS, config.space.steps[0]) if continuable else 1
+    return min(SEGMENTS, config.space.steps[0]) if continuable else 1
 
 
 def settled(config: Config, facts: DataFacts) -> Config:

@@ -33,7 +33,7 @@ def rehearse(planned: Outline, executor: Executor) -> None:
         _rehearse(planned, executor)
     except DptuneError:
         raise
-    except Exception as error:  # whatever somebody's engine raises
+    except Exception as error:  # whatever a user's engine raises
         raise InvalidInput(
             f"the engine {planned.engine.name} failed on a made-up row, so nothing was paid: "
             f"{type(error).__name__}: {error}"
@@ -150,7 +150,7 @@ def _fitted(
 ) -> Model:
     # The noise is the same every time: these rows are nobody's.
     streams = [Randomness(noise_seed=0)]
-    # A rate from the middle of what is searched: far outside, networks amplify every rounding.
+    # A rate from the middle of what is searched: outside of it, networks amplify every rounding.
     plan = replace(planned.recipe, learning_rate=math.sqrt(math.prod(planned.space.learning_rate)))
     if planned.weighs_rows:
         plan = replace(plan, class_weights=(1.0,) * planned.data.outputs)

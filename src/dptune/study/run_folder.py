@@ -16,7 +16,7 @@ the new one, never half of one.
     hugging-face/         of a language model: what from_pretrained opens, tokenizer and card beside
     ledger.db             the ledger, unless another was named: for the owner of the data only,
                           since it can tell whether a guess of all rows is right
-    .lock                 empty, and there only while somebody is at work
+    .lock                 empty, and there only while a process is at work
 
 Records and tensors carry digests of themselves, which are checked whenever they are read. A
 finished run has digests of whole files as well, in result.json.
@@ -90,10 +90,10 @@ class RunFolder:
         """A new folder that is ours alone until the end of the block; where no run has begun by
         then, the folders that were made for it are removed."""
         folder = cls.create(path)
-        while (lock := folder._lock()) is None:  # removed by somebody whose run did not begin
+        while (lock := folder._lock()) is None:  # removed by a process whose run did not begin
             folder = cls.create(path)
         try:
-            cls.create(path)  # nobody else can change it now, but somebody may have been quicker
+            cls.create(path)  # locked now, but another process may have been quicker
             yield folder
         finally:
             lock.release()
@@ -137,7 +137,7 @@ class RunFolder:
         for name in names:
             (self.path / name).unlink(missing_ok=True)
         for folder in self._made:
-            with suppress(OSError):  # somebody uses it
+            with suppress(OSError):  # another process uses it
                 folder.rmdir()
 
     def is_finished(self) -> bool:
@@ -151,7 +151,7 @@ class RunFolder:
         """For one process at a time, and for as long as it lives; there must be a run."""
         lock = self._lock()
         try:
-            RunFolder.open(self.path)  # somebody whose run could not begin may have removed it
+            RunFolder.open(self.path)  # a process whose run could not begin may have removed it
             yield
         finally:
             if lock is not None:

@@ -46,8 +46,8 @@ from dptune.study.models_on_disk import ModelsOnDisk
 from dptune.study.outline import (
     CHECK,
     Outline,
-    leg_label,
     scores_label,
+    segment_label,
     side_by_side,
     trial_label,
 )
@@ -113,8 +113,8 @@ class Runner:
             scored = any(trial.score is not None for trial in trials if trial.number in numbers)
             if scored and stage.score and not self.outline.holds_out:
                 found.append(scores_label(stage))
-        _, legs = self.models.final()
-        found += map(leg_label, legs)
+        _, segments = self.models.final()
+        found += map(segment_label, segments)
         if self.outline.schedule.sealed and self.models.winner() is not None:
             found.append(self.outline.schedule.sealed.name)
         self.payments.must_be_begun([*found, *self._with_steps()])
@@ -127,8 +127,8 @@ class Runner:
         files: dict[Path, str] = {}
         for stage, numbers in self.outline.sweeps():
             files |= {self._runs.trial_file(n): self._label(stage, n) for n in numbers}
-        for leg in range(1, self.outline.legs + 1):
-            files[self._runs.leg_file(leg)] = leg_label(leg)
+        for segment in range(1, self.outline.segments + 1):
+            files[self._runs.segment_file(segment)] = segment_label(segment)
         return [label for file, label in files.items() if steps_kept(file)]
 
     def announce(self) -> None:
@@ -139,7 +139,7 @@ class Runner:
             self._tell(f"preparing: {', '.join(prices)} of the budget", [])
 
     def with_classes(self) -> "Runner":
-        """The same once the names of classes are bought, where they are secret."""
+        """The same once the names of classes are estimated, where they are secret."""
         if self.outline.class_names is None:
             return self
         file = _STATISTICS[CLASSES]
@@ -263,8 +263,8 @@ class Runner:
                 return self._fit(request, preprocessing)
             case loop.Compare():
                 return self._compare(request, preprocessing)
-            case loop.Leg():
-                return self._leg(request, preprocessing)
+            case loop.Segment():
+                return self._segment(request, preprocessing)
             case loop.Check():
                 return self._check(request, preprocessing)
 
@@ -287,7 +287,7 @@ class Runner:
         stored = [trial for trial in self.folder.read_trials() if trial.number in numbers]
         if len(stored) < len(numbers):
             asked = replace(asked, trials=tuple(map(self.models.as_trained, asked.trials)))
-        # Somebody may have removed a model that was damaged.
+        # The user may have removed a model that was damaged.
         trials = [replace(t, lost=t.lost or not self.models.has_trial(t.number)) for t in stored]
         if len(trials) < len(numbers):
             trials = self._fit_unfinished(asked, preprocessing)
@@ -389,7 +389,7 @@ class Runner:
                 keep.save({}, 0)
         begun = self.payments.begin_all(wanted)
         for label in free:
-            if label not in begun:  # somebody with a copy of the folder was quicker: it is theirs
+            if label not in begun:  # another copy of the folder was quicker: it is theirs
                 for keep in keeps[label]:
                     keep.remove()
         for label in self.payments.in_state("started", wanted):
@@ -404,7 +404,7 @@ class Runner:
         return {trial.number: self._runs.trial(trial.number, trial.plan) for trial in trials}
 
     def _telling(self, keep: Checkpoint, shown: Progress, run: str, plan: TrainPlan) -> Checkpoint:
-        """The same, heard by whoever watches."""
+        """The same, seen by the watch."""
 
         def told(done: int) -> None:
             self.watch(replace(shown, steps=f"{run}step {done} of {plan.steps}"))
@@ -463,18 +463,18 @@ class Runner:
             receipt = self.payments.begin(scores_label(stage), stage.score)
         return None if receipt is None else part.open(receipt, preprocessing, **self._place)
 
-    def _leg(self, asked: loop.Leg, preprocessing: Preprocessing) -> bool:
-        """Whether a leg of the final run is in the model on disk, after it was run unless somebody
-        has begun it before."""
-        label = leg_label(asked.number)
+    def _segment(self, asked: loop.Segment, preprocessing: Preprocessing) -> bool:
+        """Whether a segment of the final run is in the model on disk, after it was run unless it
+        was begun before."""
+        label = segment_label(asked.number)
         model, done = self.models.final()
         if asked.number > max(done, default=0):
-            keep = self._runs.leg(asked.number, asked.plan, done)
+            keep = self._runs.segment(asked.number, asked.plan, done)
             keeps = [keep] if self.engine.traits.checkpoints else []
             receipt = self._begin_or_go_on({label: asked.plan.event}, {label: keeps}).get(label)
             if receipt is None:
                 return False
-            doing = f"final run: segment {asked.number} of {asked.legs}"
+            doing = f"final run: segment {asked.number} of {asked.segments}"
             shown = self._tell(doing, asked.history, asked.census)
             rows = self.data.open(receipt, preprocessing, **self._place)
             randomness = [self._randomness(0)]
@@ -488,7 +488,7 @@ class Runner:
             self.models.write_final(further, done, asked.setting)
         if asked.number in done:
             self.payments.settle(label)
-            self._runs.leg(asked.number, asked.plan, done).remove()
+            self._runs.segment(asked.number, asked.plan, done).remove()
         return asked.number in done
 
     def _check(self, asked: loop.Check, preprocessing: Preprocessing) -> loop.Counted | None:

@@ -26,7 +26,7 @@ _FLOATING_POINT = (
 )
 _RUNNING_TIME = (
     "how long the study ran, and so when it ended, depends on the secret number of trials: keep it "
-    "from whoever gets the model; the files in its folder are all dated when it began"
+    "from anyone who gets the model; the files in its folder are all dated when it began"
 )
 _OWN_ENGINE = (
     "the engine {} is not dptune's own: that it clips every row and adds the noise that was paid "

@@ -128,7 +128,7 @@ def tune(
         allow_large_epsilon: accept a promise with an epsilon above 20.
         allow_large_delta: accept a delta above one in the number of rows.
         source: how `dptune resume` can load the data again.
-        watch: is told how things go.
+        watch: callback that receives `Progress` updates.
 
     """
     must_not_be_importing("tune")
@@ -204,9 +204,9 @@ def resume(
         out: the run folder.
         data: the same rows as before; they may be left out where the run knows its file.
         executor: where trials run.
-        watch: is told how things go.
+        watch: callback that receives `Progress` updates.
         own_code: whether functions that the run names may be imported and called, although this
-            process was not given them: that runs their code, whoever wrote the folder.
+            process did not get them: that runs their code, whatever it is.
 
     """
     must_not_be_importing("resume")
@@ -402,7 +402,7 @@ def _run(
     if kept and model.is_pretrained:
         ended = replace(ended, notes=(*notes, *_exported(ended, folder)))
     finish(folder, ended.to_dict())
-    # Last: a study that is not finished holds all it may need, whoever else pays from its ledger.
+    # Last: a study that is not finished holds all it may need, even if others pay from its ledger.
     payments.give_back()  # scores of trials that were lost
     return ended
 

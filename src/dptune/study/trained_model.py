@@ -199,7 +199,7 @@ def load(path: str | Path, *, own_code: bool = False) -> TrainedModel:
     Args:
         path: the run folder, or a published one.
         own_code: whether functions that the run names may be imported and called, although this
-            process was not given them: that runs their code, whoever wrote the folder.
+            process did not get them: that runs their code, whatever it is.
 
     """
     return load_from(FinishedRun.open(path), own_code=own_code)

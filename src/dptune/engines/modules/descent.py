@@ -138,7 +138,7 @@ def steps_left(
     restore: Callable[[dict[str, Tensor]], None],
 ) -> Iterator[int]:
     """The numbers of the steps that are still to be taken, after `restore` was given what `keep`
-    has. When a step was taken, `keep` is told, and saves `tensors()` where that is due."""
+    has. When a step was taken, `keep` is called, and saves `tensors()` where that is due."""
     if keep is None:
         return iter(range(plan.steps))
     mark, kept, done = flat.mark(), keep.load(), 0

@@ -380,7 +380,7 @@ Piece = Kept | Remade | Outer | Lookup
 
 
 def are_rounded(pieces: "Iterable[Piece]") -> bool:
-    """Whatever a module is told to compute in: layers may have been given bfloat16 weights."""
+    """The precision that a module computes in: layers may have been given bfloat16 weights."""
     return any(isinstance(piece, Outer) and piece.is_bfloat16 for piece in pieces)
 
 

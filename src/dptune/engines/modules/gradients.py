@@ -70,7 +70,7 @@ class RowGradients:
 
     def trace(self, features: Tensor, targets: Tensor, known: Ways | None = None) -> None:
         """Find out on made-up rows, three or more, which layer is recorded how; refuse modules
-        whose gradients cannot be told apart by rows, unless `known` says that such rows and a
+        whose gradients cannot be separated by rows, unless `known` says that such rows and a
         module of the same code were looked at before."""
         if len(features) < checks.FEWEST_ROWS:
             raise InvalidInput(

@@ -110,7 +110,7 @@ class GradientInspection(ModuleInspection):
     """Where it is trained by clipped gradients of single rows."""
 
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
-        """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
+        """Refuse a module whose rows cannot be separated, by what made-up rows show."""
         LOOKED_AT.clear()
         flat, _ = self.look_at(facts, device)
         traced_shorter(self.engine, flat, facts)

@@ -155,7 +155,7 @@ class LossInspection(ModuleInspection):
     engine: ZerothOrder
 
     def rehearse(self, facts: DataFacts, device: torch.device) -> None:
-        """Refuse a module whose rows cannot be told apart, by what made-up rows show."""
+        """Refuse a module whose rows cannot be separated, by what made-up rows show."""
         module = self.engine.made()
         self.must_be_repeated(module)
         self.words_must_be_bound(module, facts)
