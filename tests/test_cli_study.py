@@ -531,7 +531,7 @@ def test_an_interrupted_study_says_how_to_go_on(run: Run, monkeypatch: pytest.Mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(Runner, "_leg", interrupted)
+        patch.setattr(Runner, "_segment", interrupted)
         code, _, err = run(*QUICK, "--out", "r")
     assert code == 130 and "dptune resume r" in err
     assert as_json(run("resume", "r", "--json"))["final"]["stage"] == "final run"
@@ -550,7 +550,7 @@ def test_a_terminated_study_ends_as_an_interrupted_one(
     before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(Runner, "_leg", terminated)
+            patch.setattr(Runner, "_segment", terminated)
             code, _, err = run(*QUICK, "--out", "r")
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     finally:

@@ -462,7 +462,7 @@ def test_room_is_used_as_planned_and_no_price_changes(tmp_path: Path) -> None:
     assert result.test_accuracy > 0.8  # a line tells nothing of waves
     two = "polynomial features of degree 6 in 2 of 11 columns; the others have only two values"
     assert some_line(result.preparation, "startswith", two)
-    assert result.check.by_heart == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
+    assert result.check.memorised == pytest.approx(math.sqrt(2 * 21 / 4000) / 2)
     # The law is told what a model sees, prices are what was said before.
     record = Record.read(tmp_path / "run")
     assert record.situation.facts.columns == record.outline.features == 21
