@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from dptune.pictures.folders import class_folders, unlabelled
+from dptune.pictures.known.matlab import read_matlab
 from dptune.pictures.pictures import Pictures, PictureSet, Remark
 from dptune.table_files import reading
 
@@ -47,12 +48,10 @@ def _from_solution(table: Path) -> Mapping[str, str]:
 
 def _from_development_kit(truth: Path) -> Mapping[str, str]:
     """Read the class numbers, one line per picture; meta.mat has the names of the classes."""
-    from scipy.io import loadmat
-
     meta = truth.parent / "meta.mat"
     with reading(meta):
-        synsets = loadmat(meta, squeeze_me=True)["synsets"]
-        names = {int(each["ILSVRC2012_ID"]): str(each["WNID"]) for each in synsets}
+        synsets = read_matlab(meta, "synsets")["synsets"]
+        names = {int(each["ILSVRC2012_ID"].item()): str(each["WNID"]) for each in synsets}
     with reading(truth):
         numbers = [int(line) for line in truth.read_text().split()]
         return {
