@@ -28,15 +28,22 @@ def read_matlab(path: Path, *names: str) -> dict[str, Any]:
     if content[124:128] != _BEGIN:
         raise ValueError("it does not begin like a MATLAB file of version 5")
     arrays = {}
-    for kind, data in _elements(content[128:]):
-        if kind == _PACKED:
-            kind, data = next(_elements(memoryview(unpack_zlib(data))), (0, data))
+    for kind, data in _unpacked(content[128:]):
         parts = _elements(data) if kind == _ARRAY else iter(())
         head = [next(parts, (0, b""))[1] for _ in range(3)]
         name = bytes(head[2]).decode("latin1")
         if name in names:
             arrays[name] = _array(data)
     return arrays
+
+
+def _unpacked(content: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """The elements, with those inside each compressed one in its place."""
+    for kind, data in _elements(content):
+        if kind == _PACKED:
+            yield from _elements(memoryview(unpack_zlib(data)))
+        else:
+            yield kind, data
 
 
 def _elements(content: memoryview) -> Iterator[tuple[int, memoryview]]:
