@@ -40,6 +40,7 @@ from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
 from dptune.pictures.known.class_names import STL10
 from dptune.report.card import model_card
+from dptune.report.record import Record
 from dptune.study.run_folder import RunFolder
 from dptune.study.runner import read_census, read_class_names
 from dptune.texts.reading import read as read_texts
@@ -483,9 +484,11 @@ def _of_folders(place: Path) -> dict[str, Reader]:
             name: (run / name, lambda path: model_card(run))
             for name in (
                 *("run.toml", "guarantee.json", "result.json", "environment.json"),
-                *("trials.jsonl", "ranges.json", "categories.json", "model.safetensors"),
+                *("trials.jsonl", "model.safetensors"),
             )
         },
+        "ranges.json": (run / "ranges.json", lambda path: Record.read(run)),
+        "categories.json": (run / "categories.json", lambda path: Record.read(run)),
         "ledger": (run / "ledger.db", lambda path: Ledger.open(str(path))),
     }
     found = _as_they_are(written)

@@ -1,6 +1,5 @@
 """ImageNet-1k (ILSVRC 2012): folders of classes in train, and in val, which may also be flat."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ import numpy as np
 
 from dptune.pictures.folders import class_folders, unlabelled
 from dptune.pictures.known.matlab import read_matlab
+from dptune.pictures.known.tables import table_rows
 from dptune.pictures.pictures import Pictures, PictureSet, Remark
 from dptune.table_files import reading
 
@@ -42,8 +42,9 @@ def _labels_of_val(folder: Path) -> Mapping[str, str]:
 
 
 def _from_solution(table: Path) -> Mapping[str, str]:
-    with reading(table), table.open(encoding="utf-8", newline="") as file:
-        return {row["ImageId"]: row["PredictionString"].split()[0] for row in csv.DictReader(file)}
+    with reading(table):
+        rows = table_rows(table)
+        return {row["ImageId"]: row["PredictionString"].partition(" ")[0] for row in rows}
 
 
 def _from_development_kit(truth: Path) -> Mapping[str, str]:
