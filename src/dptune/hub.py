@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from dptune.errors import InvalidInput, MissingExtra
+from dptune.table_files import reading
 
 _WEIGHTS = "model.safetensors"
 _OF_LANGUAGE_MODELS = ("config.json", _WEIGHTS, "tokenizer.json")
@@ -60,6 +61,15 @@ def load_from_hub(
             "the folder."
         ) from None
     return splits_of(stored)
+
+
+def load_from_disk(folder: Path) -> dict[str, Any]:
+    """The splits of a data set that save_to_disk wrote, without damage that would crash Arrow."""
+    with reading(folder):
+        splits = splits_of(datasets_package().load_from_disk(str(folder)))
+        for split in splits.values():
+            split.data.validate(full=True)
+    return splits
 
 
 def splits_of(stored: Any) -> dict[str, Any]:
@@ -122,7 +132,7 @@ class ModelPlace:
         commit = stored and re.search(r"/snapshots/([0-9a-f]{40})/", stored.as_posix())
         return replace(self, revision=commit[1]) if commit else self
 
-    def unreachable(self, problem: Exception, files: str, needed: str = "") -> InvalidInput:
+    def unreachable(self, problem: BaseException, files: str, needed: str = "") -> InvalidInput:
         """The error for a model that cannot be loaded; `files` describes what its folder must have.
         If the folder lacks `needed`, the error says so, which transformers' own does not."""
         reason = str(problem).strip().partition("\n")[0].rstrip(".") or type(problem).__name__
@@ -131,7 +141,7 @@ class ModelPlace:
             missing = self._missing_files()
             if needed in missing:
                 reason = f"it lacks {', '.join(missing)}"
-            elif _WEIGHTS in missing:
+            elif not needed and _WEIGHTS in missing:
                 reason = f"it lacks {_WEIGHTS}"
             return InvalidInput(
                 f"The folder {self.where} has no model that can be opened: {reason}. It must "

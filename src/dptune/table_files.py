@@ -33,6 +33,7 @@ _SAFE_MESSAGES = (
     RuntimeError,  # an encrypted zip file, or one with unknown compression
     zipfile.BadZipFile,
     zlib.error,
+    plain_csv.Error,
 )
 LONGEST_LINE = 1 << 26  # bytes: a whole mailbox may be one value
 _LONGEST_HEADER = 1 << 20  # bytes

@@ -5,7 +5,9 @@ A file of a few megabytes can unpack to more than fits in memory.
 
 import io
 import os
+import sys
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,6 +43,15 @@ def must_unpack_within_limit(path: Path) -> None:
     unpacked = sum(one.file_size for one in members if one.compress_type != zipfile.ZIP_STORED)
     if unpacked > _limit():
         raise _beyond()
+
+
+def unpack_zlib(packed: Any) -> bytes:
+    """The content of a zlib stream."""
+    limit = _limit()
+    unpacked = zlib.decompressobj().decompress(packed, int(min(limit + 1, sys.maxsize)))
+    if len(unpacked) > limit:
+        raise _beyond()
+    return unpacked
 
 
 class _Limited(io.RawIOBase):

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 from pyarrow import parquet
+from scipy.io import savemat
 
 from dptune import Budget, Data, Ledger, tune
 from dptune.cli.options import read_columns, read_options
@@ -37,14 +38,17 @@ from dptune.hub import quiet
 from dptune.ledger.chain import next_entry
 from dptune.pictures.decode import decode
 from dptune.pictures.find import find_pictures
+from dptune.pictures.known.class_names import STL10
 from dptune.report.card import model_card
+from dptune.report.record import Record
 from dptune.study.run_folder import RunFolder
-from dptune.study.runner import read_census
+from dptune.study.runner import read_census, read_class_names
 from dptune.texts.reading import read as read_texts
+from dptune.texts.tokenizer import digest_of, load_tokenizer
 from support.old_folders import without_digests
 from support.pictures import encoded, pixels
-from support.rows import make_data
 from support.studies import stop_after
+from support.tiny_models import tiny_tokenizer
 
 COLUMNS = {"age": {"kind": "number", "range": [0, 100]}, "town": {"kind": "category", "buckets": 4}}
 
@@ -111,6 +115,20 @@ READERS = (
     *("features.json", "record of a chunk", "groups of a chunk"),
     *("run.toml", "guarantee.json", "result.json", "environment.json", "trials.jsonl"),
     *("ranges.json", "model.safetensors", "facts of a model", "ledger", "event of a ledger"),
+    *("state of a saved data set", "description of a saved data set", "rows of a saved data set"),
+    *("saved texts", "saved pictures", "binary of CIFAR-10", "binary of CIFAR-100"),
+    *("pixels of STL-10", "labels of STL-10", "names of STL-10", "svhn", "svhn inside zlib"),
+    *("table of Camelyon17", "table of FMoW", "countries of FMoW", "solutions of ImageNet"),
+    *("truth of ImageNet", "synsets of ImageNet", "tokenizer.json", "tokenizer_config.json"),
+    *("network in ONNX", "classes.json", "categories.json"),
+)
+
+# Takes the mean of each colour: what the package onnx makes of two nodes.
+_NETWORK = (
+    b'\x08\n:c\n\x19\n\x01x\x12\x01p"\x11GlobalAveragePool\n\x0f\n\x01p\x12\x01y"\x07Flatten'
+    b"\x12\x01gZ\x1c\n\x01x\x12\x17\n\x15\x08\x01\x12\x11\n\x03\x12\x01n\n\x02\x08\x03\n\x02\x08"
+    b"\x08\n\x02\x08\x08b\x14\n\x01y\x12\x0f\n\r\x08\x01\x12\t\n\x03\x12\x01n\n\x02\x08\x03B\x04"
+    b"\n\x00\x10\x12"
 )
 
 
@@ -161,8 +179,123 @@ def readers(place: Path) -> dict[str, Reader]:
     found["texts in parquet"] = Reader(
         place / "t.parquet", _parquet(table), lambda path: read_texts(str(path), "town", "label")
     )
-    sets, backbones = _of_picture_sets(place), _of_backbones(place)
-    return found | _of_toml(place) | _of_pictures(place) | sets | backbones | _of_folders(place)
+    found |= _of_toml(place) | _of_pictures(place) | _of_picture_sets(place)
+    found |= _of_saved(place) | _of_binaries(place) | _of_listed(place)
+    return found | _of_backbones(place) | _of_folders(place)
+
+
+def _of_saved(place: Path) -> dict[str, Reader]:
+    """Data sets that save_to_disk of the package datasets wrote."""
+    import datasets
+
+    rows, texts, pictures = (place / f"saved-{name}" for name in ("rows", "texts", "pictures"))
+    kinds = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=["a", "b"])}
+    )
+    images = [{"bytes": encoded(pixels()), "path": None}] * 2
+    labels = [0, 1]
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"x": [1.0, 2.0], "label": labels}).save_to_disk(rows)
+    datasets.Dataset.from_dict({"body": ["u", "v"], "label": labels}).save_to_disk(texts)
+    datasets.Dataset.from_dict({"image": images, "label": labels}, kinds).save_to_disk(pictures)
+    arrow = "data-00000-of-00001.arrow"
+    files = {
+        "state of a saved data set": (rows / "state.json", lambda path: load_data(rows)),
+        "description of a saved data set": (
+            rows / "dataset_info.json",
+            lambda path: load_data(rows),
+        ),
+        "rows of a saved data set": (rows / arrow, lambda path: load_data(rows)),
+        "saved texts": (texts / arrow, lambda path: read_texts(str(texts), "body", "label")),
+        "saved pictures": (pictures / arrow, lambda path: _contents(_part(pictures))),
+    }
+    return _as_they_are(files)
+
+
+def _of_binaries(place: Path) -> dict[str, Reader]:
+    """Public sets of pictures in binary files."""
+    ten, hundred, stl, numbers, packed = (
+        place / "binaries" / name
+        for name in ("cifar10", "cifar100", "stl10", "plain/svhn", "packed/svhn")
+    )
+    for folder in (ten, hundred, stl, numbers, packed):
+        folder.mkdir(parents=True)
+    for number in range(1, 6):
+        (ten / f"data_batch_{number}.bin").write_bytes(bytes([9]) + bytes(3072))
+    (hundred / "train.bin").write_bytes(bytes([19, 99]) + bytes(3072))
+    (stl / "train_X.bin").write_bytes(bytes(2 * 3 * 96 * 96))
+    (stl / "train_y.bin").write_bytes(bytes([1, 10]))
+    (stl / "class_names.txt").write_text("\n".join(STL10))
+    digits = {"X": np.zeros((4, 4, 3, 2), np.uint8), "y": np.array([[10], [1]], np.uint8)}
+    savemat(numbers / "train_32x32.mat", digits)
+    savemat(packed / "train_32x32.mat", digits, do_compression=True)
+
+    def read(folder: Path) -> Callable[[Path], object]:
+        return lambda path: _contents(find_pictures(folder.name, folder.parent).part("train"))
+
+    return _as_they_are(
+        {
+            "binary of CIFAR-10": (ten / "data_batch_2.bin", read(ten)),
+            "binary of CIFAR-100": (hundred / "train.bin", read(hundred)),
+            "pixels of STL-10": (stl / "train_X.bin", read(stl)),
+            "labels of STL-10": (stl / "train_y.bin", read(stl)),
+            "names of STL-10": (stl / "class_names.txt", read(stl)),
+            "svhn": (numbers / "train_32x32.mat", read(numbers)),
+            "svhn inside zlib": (packed / "train_32x32.mat", read(packed)),
+        }
+    )
+
+
+def _of_listed(place: Path) -> dict[str, Reader]:
+    """Public sets of pictures of which a table or a list has the labels."""
+    patches, places, solved, kit = (
+        place / "listed" / name
+        for name in ("camelyon17", "fmow", "solved/imagenet", "kit/imagenet")
+    )
+    truth = kit / "ILSVRC2012_devkit_t12" / "data" / "ILSVRC2012_validation_ground_truth.txt"
+    for folder in (patches, places, truth.parent):
+        folder.mkdir(parents=True)
+    (patches / "metadata.csv").write_text(
+        ",patient,node,x_coord,y_coord,tumor,slide,center,split\n"
+        "0,004,4,3328,21792,1,0,0,0\n1,017,1,1,2,0,3,4,0\n"
+    )
+    (places / "rgb_metadata.csv").write_text(
+        "split,img_filename,category,country_code,timestamp\n"
+        "train,a.jpg,zoo,BRA,2012-12-31T23:59:59Z\n"
+    )
+    (places / "country_code_mapping.csv").write_text("alpha-3,region\nBRA,Americas\n")
+    for folder in (solved, kit):
+        for name in ("train/n01/a.JPEG", "train/n02/a.JPEG", "val/ILSVRC2012_val_00000001.JPEG"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(encoded(pixels()))
+    (solved / "LOC_val_solution.csv").write_text(
+        "ImageId,PredictionString\nILSVRC2012_val_00000001,n01 1 2 3 4 \n"
+    )
+    truth.write_text("2\n")
+    synsets = np.array([(1, "n01"), (2, "n02")], [("ILSVRC2012_ID", "O"), ("WNID", "O")])
+    savemat(truth.with_name("meta.mat"), {"synsets": synsets[:, None]})
+
+    def read(folder: Path, part: str = "train") -> Callable[[Path], object]:
+        return lambda path: find_pictures(folder.name, folder.parent).part(part)
+
+    return _as_they_are(
+        {
+            "table of Camelyon17": (patches / "metadata.csv", read(patches)),
+            "table of FMoW": (places / "rgb_metadata.csv", read(places)),
+            "countries of FMoW": (places / "country_code_mapping.csv", read(places)),
+            "solutions of ImageNet": (solved / "LOC_val_solution.csv", read(solved, "test")),
+            "truth of ImageNet": (truth, read(kit, "test")),
+            "synsets of ImageNet": (truth.with_name("meta.mat"), read(kit, "test")),
+        }
+    )
+
+
+def _contents(pictures: Any) -> object:
+    return [decode(pictures.content(number)) for number in range(len(pictures))]
+
+
+def _as_they_are(files: dict[str, tuple[Path, Callable[[Path], object]]]) -> dict[str, Reader]:
+    return {name: Reader(path, path.read_bytes(), read) for name, (path, read) in files.items()}
 
 
 def _of_toml(place: Path) -> dict[str, Reader]:
@@ -219,7 +352,7 @@ def _of_pictures(place: Path) -> dict[str, Reader]:
     packed = _npz(x_train=x, y_train=np.arange(4) % 2, classes=np.array(["cat", "dog"]))
 
     def all_pictures(path: Path) -> object:
-        return [decode(_part(path).content(number)) for number in range(len(_part(path)))]
+        return _contents(_part(path))
 
     return {
         "picture in a folder": Reader(
@@ -298,10 +431,16 @@ def _of_backbones(place: Path) -> dict[str, Reader]:
         "config of a backbone": folder / "config.json",
         "weights of a backbone": folder / "model.safetensors",
     }
-    return {
-        name: Reader(file, file.read_bytes(), lambda path: find_backbone(f"hf:{folder}"))
-        for name, file in files.items()
+    found = {
+        name: (file, lambda path: find_backbone(f"hf:{folder}")) for name, file in files.items()
     }
+    network, words = folder / "network.onnx", place / "tokenizer"
+    network.write_bytes(_NETWORK)
+    tiny_tokenizer("bert").save_pretrained(words)
+    found["network in ONNX"] = (network, lambda path: find_backbone(f"onnx:{path}"))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        found[name] = (words / name, lambda path: digest_of(load_tokenizer(str(words))))
+    return _as_they_are(found)
 
 
 def _part(path: Path) -> Any:
@@ -317,7 +456,9 @@ def _of_folders(place: Path) -> dict[str, Reader]:
     run = place / "run"
     _a_run(run)
     begun = place / "begun"
-    stop_after(begun, make_data(), "sweep")
+    names = np.array(["sick", "well"])[np.arange(2000) % 2]
+    secret = Data(np.random.default_rng(0).normal(size=(2000, 2)), names)
+    stop_after(begun, secret, "sweep")
     without_digests(begun)
     keep = Checkpoint(place / "run.checkpoint", "a run")
     keep.save({"weights": torch.ones(2)}, 3)
@@ -334,17 +475,23 @@ def _of_folders(place: Path) -> dict[str, Reader]:
             lambda path: read_groups(features, "train"),
         ),
         "checkpoint": (keep.path, lambda path: keep.load()),
+        "classes.json": (
+            begun / "classes.json",
+            lambda path: secret.with_classes(read_class_names(RunFolder(begun)) or ()),
+        ),
         "statistic of a run": (begun / "census.json", lambda path: read_census(RunFolder(begun))),
         **{
             name: (run / name, lambda path: model_card(run))
             for name in (
                 *("run.toml", "guarantee.json", "result.json", "environment.json"),
-                *("trials.jsonl", "ranges.json", "model.safetensors"),
+                *("trials.jsonl", "model.safetensors"),
             )
         },
+        "ranges.json": (run / "ranges.json", lambda path: Record.read(run)),
+        "categories.json": (run / "categories.json", lambda path: Record.read(run)),
         "ledger": (run / "ledger.db", lambda path: Ledger.open(str(path))),
     }
-    found = {name: Reader(path, path.read_bytes(), read) for name, (path, read) in written.items()}
+    found = _as_they_are(written)
     model = run / "model.safetensors"
     facts = _facts_of(model.read_bytes())
     found["facts of a model"] = Reader(
@@ -383,7 +530,7 @@ def _a_run(folder: Path) -> None:
     data = Data.from_columns(
         {"age": rng.integers(0, 99, 2000).astype(float), "town": ["a", "b"] * 1000},
         np.arange(2000) % 2,
-        {"age": {"kind": "number"}, "town": {"kind": "category", "values": ["a", "b"]}},
+        {"age": {"kind": "number"}, "town": {"kind": "category", "values": "paid"}},
         test=({"age": [1.0, 2.0], "town": ["a", "b"]}, [0, 1]),
     )
     tune(data, budget=Budget(20.0, 1e-5), out=folder)

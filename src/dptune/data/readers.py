@@ -24,7 +24,7 @@ from dptune.data.declared_files import Batches, Declared, batches_of, read_label
 from dptune.data.disk import DiskRows
 from dptune.data.parquet_rows import ParquetRows
 from dptune.errors import InvalidInput
-from dptune.hub import datasets_package, load_from_hub, splits_of
+from dptune.hub import load_from_disk, load_from_hub
 from dptune.table_files import (
     is_number,
     listed,
@@ -224,10 +224,8 @@ READERS: dict[str, Callable[[Path, str | None], Source]] = {
 
 
 def from_folder(folder: Path, label: str, declared: Declared | None = None) -> Source:
-    datasets = datasets_package()
     with reading(folder):
-        stored = splits_of(datasets.load_from_disk(str(folder)))
-        return _from_splits(stored, str(folder), label, declared)
+        return _from_splits(load_from_disk(folder), str(folder), label, declared)
 
 
 def from_chunks(folder: Path) -> Source:
@@ -257,7 +255,7 @@ def _from_splits(
 def new_in_folder(folder: Path) -> Batches:
     """Rows to predict that save_to_disk wrote."""
     with reading(folder):
-        return _new(splits_of(datasets_package().load_from_disk(str(folder))), str(folder))
+        return _new(load_from_disk(folder), str(folder))
 
 
 def new_in_hub(name: str) -> Batches:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dptune.errors import InvalidInput
-from dptune.hub import datasets_package, load_from_hub, splits_of
+from dptune.hub import datasets_package, load_from_disk, load_from_hub
 from dptune.pictures.checks import check_labels
 from dptune.pictures.pictures import Content, Pictures, PictureSet
 from dptune.pictures.stored import Listed, Numbers, read_picture
@@ -52,10 +52,7 @@ class ColumnPictures(Listed):
 
 
 def from_saved(folder: Path) -> PictureSet:
-    datasets = datasets_package()
-    with reading(folder):
-        stored = splits_of(datasets.load_from_disk(str(folder)))
-    return _from_splits(stored, OnHub(str(folder)), folder.name)
+    return _from_splits(load_from_disk(folder), OnHub(str(folder)), folder.name)
 
 
 def from_hub(where: OnHub) -> PictureSet:

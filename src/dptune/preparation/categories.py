@@ -81,7 +81,13 @@ class Categories(Step):
         return dict(zip(decision.columns, map(list, names), strict=True))
 
     def read(self, case: Case, decision: CategoriesDecision, state: State, stored: Any) -> Any:
-        return {name: stored[name] for name in decision.columns}
+        names = {column: stored[column] for column in decision.columns}
+        for each in names.values():
+            if not isinstance(each, list) or not all(isinstance(name, str) for name in each):
+                raise ValueError("it must have a list of names for each column")
+            if len(set(each)) < len(each):
+                raise ValueError("names of a column must be all different")
+        return names
 
     def apply(
         self,

@@ -52,6 +52,8 @@ class Record:
             )
             outline = outline.prepared(_prepared(outline, folder, model))
             situation = outline.situation(outline.schedule.final, model.trials, census)
+        except FolderProblem:  # which says what to do about another file
+            raise
         except (*UNFIT, DptuneError) as error:
             raise FolderProblem(
                 f"{folder.path / 'result.json'} is missing or damaged ({error}); write it again "

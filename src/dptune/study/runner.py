@@ -149,10 +149,9 @@ class Runner:
             labels, names = self.data.labels_for(receipt)
             self.folder.write_json(file, {"classes": self._named(labels, names)})
 
-        stored = partial(self.folder.read_json, file)
+        stored = partial(read_class_names, self.folder)
         found = self._paid_once(CLASSES, self.outline.class_names, stored, bought)
-        with self.folder.undamaged(file):
-            names = [] if found is None else list(found["classes"])
+        names = found or []
         if len(names) < 2:
             raise self._too_few_classes(names, lost=found is None)
         outline = replace(self.outline, classes=len(names))
@@ -584,6 +583,21 @@ class Runner:
         shown = Progress(doing, schedule, tuple(trials), used, situation)
         self.watch(shown)
         return shown
+
+
+def read_class_names(folder: RunFolder) -> list[Any] | None:
+    """The names of classes that were paid for, where there are any yet."""
+    file = _STATISTICS[CLASSES]
+    stored = folder.read_json(file)
+    if stored is None:
+        return None
+    with folder.undamaged(file):
+        names = stored["classes"]
+        if not isinstance(names, list) or len({type(name) for name in names}) > 1:
+            raise ValueError("classes must be a list of texts or a list of numbers")
+        if len(set(names)) < len(names) or None in names:
+            raise ValueError("names of classes must be all different")
+        return names
 
 
 def read_census(folder: RunFolder) -> Census | None:

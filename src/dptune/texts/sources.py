@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dptune.errors import InvalidInput
-from dptune.hub import datasets_package, load_from_hub, splits_of
+from dptune.hub import load_from_disk, load_from_hub
 from dptune.plain_data import read_json
 from dptune.table_files import (
     LONGEST_LINE,
@@ -76,8 +76,7 @@ def open_splits(source: Any, texts: Sequence[str]) -> Splits:
     if place.startswith(HUB):
         splits = _from_hub(place.removeprefix(HUB))
     elif Path(place).is_dir():
-        with reading(Path(place)):
-            splits = splits_of(datasets_package().load_from_disk(place))
+        splits = load_from_disk(Path(place))
     else:
         return Splits(place, {"train": partial(_from_file, Path(place), tuple(texts))})
     tables = {name: partial(_from_split, stored, place) for name, stored in splits.items()}

@@ -28,9 +28,14 @@ def _load(where: str, files: tuple[tuple[str, int], ...]) -> Any:
     try:
         with quiet(transformers):
             tokenizer = transformers.AutoTokenizer.from_pretrained(place.where, **place.options)
-    except Exception as problem:  # tokenizers fail in more ways than can be listed
+        has_words = not set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens)
+        if has_words:
+            digest_of(tokenizer)  # a damaged one may fail only when it splits a text
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as problem:  # they fail in many ways; a panic of Rust is no Exception
         raise place.unreachable(problem, _FILES, "tokenizer.json") from None
-    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+    if not has_words:
         # transformers makes such a tokenizer from the kind of a model alone: it knows no word.
         raise place.unreachable(ValueError("its tokenizer has no vocabulary"), _FILES)
     return tokenizer

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from dptune.errors import InvalidInput
 from dptune.pictures.checks import check_labels
 from dptune.pictures.known.class_names import DIGITS, EMNIST, FASHION
+from dptune.pictures.known.matlab import read_matlab
 from dptune.pictures.mapped import MappedRows
 from dptune.pictures.pictures import Pictures, PictureSet
 from dptune.pictures.stored import Numbers, RowPictures, Rows
@@ -120,12 +121,13 @@ def svhn(folder: Path, variant: str) -> PictureSet | None:
 
 
 def _matlab(path: Path) -> Pictures:
-    from scipy.io import loadmat
-
     with reading(path):
-        stored = loadmat(path, variable_names=["X", "y"])
-        labels: Numbers = stored["y"].ravel().astype(np.int64) % 10  # 0 is stored as 10
-        pixels = np.moveaxis(stored["X"], 3, 0)
+        stored = read_matlab(path, "X", "y")
+        numbers = np.asarray(stored["y"]).ravel()
+        if not np.isin(numbers, range(11)).all():
+            raise ValueError("labels must be whole numbers from 1 to 10")
+        labels: Numbers = numbers.astype(np.int64) % 10  # 0 is stored as 10
+        pixels = np.moveaxis(np.asarray(stored["X"]), 3, 0)
         if pixels.dtype != np.uint8 or len(pixels) != len(labels):
             raise ValueError(f"{pixels.dtype} {pixels.shape} for {len(labels)} labels")
     return RowPictures(classes=DIGITS, labels=labels, pixels=pixels)

@@ -1,6 +1,5 @@
 """ImageNet-1k (ILSVRC 2012): folders of classes in train, and in val, which may also be flat."""
 
-import csv
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -9,6 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from dptune.pictures.folders import class_folders, unlabelled
+from dptune.pictures.known.matlab import read_matlab
+from dptune.pictures.known.tables import table_rows
 from dptune.pictures.pictures import Pictures, PictureSet, Remark
 from dptune.table_files import reading
 
@@ -41,18 +42,17 @@ def _labels_of_val(folder: Path) -> Mapping[str, str]:
 
 
 def _from_solution(table: Path) -> Mapping[str, str]:
-    with reading(table), table.open(encoding="utf-8", newline="") as file:
-        return {row["ImageId"]: row["PredictionString"].split()[0] for row in csv.DictReader(file)}
+    with reading(table):
+        rows = table_rows(table)
+        return {row["ImageId"]: row["PredictionString"].partition(" ")[0] for row in rows}
 
 
 def _from_development_kit(truth: Path) -> Mapping[str, str]:
     """Read the class numbers, one line per picture; meta.mat has the names of the classes."""
-    from scipy.io import loadmat
-
     meta = truth.parent / "meta.mat"
     with reading(meta):
-        synsets = loadmat(meta, squeeze_me=True)["synsets"]
-        names = {int(each["ILSVRC2012_ID"]): str(each["WNID"]) for each in synsets}
+        synsets = read_matlab(meta, "synsets")["synsets"]
+        names = {int(each["ILSVRC2012_ID"].item()): str(each["WNID"]) for each in synsets}
     with reading(truth):
         numbers = [int(line) for line in truth.read_text().split()]
         return {

@@ -30,7 +30,7 @@ def waterbirds(folder: Path, variant: str) -> PictureSet | None:
 
 
 def _birds(folder: Path, part: str) -> Iterator[Picture]:
-    for row in _rows(folder / "metadata.csv"):
+    for row in table_rows(folder / "metadata.csv"):
         if row["split"] == {"train": "0", "test": "2"}[part]:
             bird, place = int(row["y"]), int(row["place"])
             yield row["img_filename"], bird, 2 * bird + place
@@ -44,7 +44,7 @@ def camelyon17(folder: Path, variant: str) -> PictureSet | None:
 
 
 def _patches(folder: Path, part: str) -> Iterator[Picture]:
-    for row in _rows(folder / "metadata.csv"):
+    for row in table_rows(folder / "metadata.csv"):
         patient, node, hospital = row["patient"].zfill(3), row["node"], row["center"]
         if hospital == _NEW:
             where = "shift"
@@ -69,9 +69,9 @@ def fmow(folder: Path, variant: str) -> PictureSet | None:
 
 
 def _places(folder: Path, part: str) -> Iterator[Picture]:
-    countries = _rows(folder / "country_code_mapping.csv")
+    countries = table_rows(folder / "country_code_mapping.csv")
     regions = {row["alpha-3"]: row["region"] for row in countries}
-    for number, row in enumerate(_rows(folder / "rgb_metadata.csv")):
+    for number, row in enumerate(table_rows(folder / "rgb_metadata.csv")):
         region = regions.get(row["country_code"], "Other") or "Other"
         year = int(row["timestamp"][:4])
         if part == "shift":
@@ -120,9 +120,13 @@ def _part(
     )
 
 
-def _rows(table: Path) -> Iterator[dict[str, str]]:
+def table_rows(table: Path) -> Iterator[dict[str, str]]:
     with table.open(encoding="utf-8-sig", newline="") as file:
-        yield from csv.DictReader(file)
+        rows = csv.DictReader(file)
+        for row in rows:
+            if None in row.values():
+                raise ValueError(f"line {rows.line_num} has fewer values than there are columns")
+            yield row
 
 
 def _has_columns(table: Path, *columns: str) -> bool:
