@@ -12,7 +12,7 @@ from typing import Any
 from dptune.data.rows import MOST_COLUMNS_OF_A_TABLE
 
 _LOST = "interrupted after payment"
-_FREE = "(no privacy cost)"
+FREE = "(no privacy cost)"
 _OF_ONE_SCALE = f"more than {MOST_COLUMNS_OF_A_TABLE} columns are taken for features of one scale"
 
 REASONS = {
@@ -91,7 +91,6 @@ WORDS: dict[str, Words] = {
                 "would)"
             ),
         },
-        skipped={},
         results={
             "same scale": (
                 "not scaled by private ranges of {columns}, which are of one scale: {price}"
@@ -111,21 +110,21 @@ WORDS: dict[str, Words] = {
     ),
     "polynomial features": Words(
         plans={
-            "done": f"polynomial features of degree {{degree}} in {{columns}} {_FREE}",
+            "done": f"polynomial features of degree {{degree}} in {{columns}} {FREE}",
             "without two": (
                 f"polynomial features of degree {{degree}} in {{columns}}, except those with only "
-                f"two values {_FREE}"
+                f"two values {FREE}"
             ),
             "rising": (
                 "polynomial features of degree {degree} in {columns}, up to {up_to} if some have "
-                f"only two values {_FREE}"
+                f"only two values {FREE}"
             ),
             "room": (
                 "polynomial features up to degree {up_to} in those of {columns} with more than two "
-                f"values, {{room}} in all {_FREE}"
+                f"values, {{room}} in all {FREE}"
             ),
-            "heavy tails": f"heavy-tailed columns log-scaled {_FREE}",
-            "heavy tails in some": f"heavy tails in {{columns}} log-scaled {_FREE}",
+            "heavy tails": f"heavy-tailed columns log-scaled {FREE}",
+            "heavy tails in some": f"heavy tails in {{columns}} log-scaled {FREE}",
         },
         skipped={
             "as asked": _NO_POLYNOMIALS.format(columns="{columns}", why="as asked"),
@@ -146,10 +145,10 @@ WORDS: dict[str, Words] = {
             ),
         },
         results={
-            "done": f"polynomial features of degree {{degree}} in {{columns}} {_FREE}",
+            "done": f"polynomial features of degree {{degree}} in {{columns}} {FREE}",
             "some": (
                 "polynomial features of degree {degree} in {curved} of {columns}; the others have "
-                f"only two values, or no range {_FREE}"
+                f"only two values, or no range {FREE}"
             ),
             "none": "no polynomial features: none of {columns} has more than two values",
             "none, no room": (

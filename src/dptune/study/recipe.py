@@ -15,12 +15,12 @@ from dptune.preparation.class_names import class_line, class_share
 from dptune.preparation.pipeline import Plan, plan
 from dptune.preparation.sentences import plan_lines, result_lines
 from dptune.preparation.step import Case, EngineFacts, State
+from dptune.preparation.words import FREE
 from dptune.search.base import SearchMethod
 from dptune.search.space import ADAPTIVE_RATES
 from dptune.study.config import Config, usual_space
 
 SEGMENTS = 5
-_FREE = "(no privacy cost)"
 
 
 def case_of(config: Config, facts: DataFacts, set_aside: float = 0.0) -> Case:
@@ -122,7 +122,7 @@ def in_words(
     lines += plan_lines(prepared) if state is None else result_lines(prepared, state)
     recipe = config.plan(facts.count)
     if recipe.clip_norm is not None and recipe.clip_norm < 1:
-        lines.append(f"gradients clipped well below their norm, at {recipe.clip_norm:g} {_FREE}")
+        lines.append(f"gradients clipped well below their norm, at {recipe.clip_norm:g} {FREE}")
     if recipe.averaging == "swa":
-        lines.append(f"final weights: average of the last half of the iterates {_FREE}")
+        lines.append(f"final weights: average of the last half of the iterates {FREE}")
     return tuple(lines)
